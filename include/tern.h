@@ -1,0 +1,281 @@
+// tern: run a language model on this machine. The one public header (C17, usable from C++).
+//
+// The model in the reader's head:
+//   engine   one loaded model on its units; owns weights, programs, tokenizer, template. Thread-safe.
+//   session  one timeline of tokens with the state they left (KV rows, convolution rows). One thread at a time.
+//   request  one answer being made in a session: prompt in, events out, pulled by the caller with tern_request_next().
+//   events   text pieces (never half a character), tool calls, progress, and one last `done` with counts and timings.
+//
+// Failure: functions return enum tern_status (TERN_OK is 0) and fill the nullable last parameter with a message fit to
+// show: what, where, expected, found, what to do. Out-parameters are untouched on failure unless stated.
+// Ownership: what tern_*_open/create returns is freed by its tern_*_close/free, which accept NULL. Pointers inside
+// events and infos are borrowed until the next call on the same object. Options structs: fill with
+// tern_*_options_default(), then change fields; strings in them are copied. Nothing is printed, no signal handler is
+// set, no file is written except the pack cache (see engine options).
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define TERN_API __attribute__((visibility("default")))
+#else
+#define TERN_API
+#endif
+
+#define TERN_API_VERSION 1
+
+// One row per status: X(NAME, value, text). Published values never change; new ones go at the end.
+#define TERN_STATUS_LIST(X)                                 \
+    X(OK, 0, "ok")                                          \
+    X(INVALID_ARGUMENT, -1, "invalid argument")             \
+    X(BAD_FORMAT, -2, "broken or hostile input")            \
+    X(UNSUPPORTED, -3, "sound, but not supported here")     \
+    X(NOT_FOUND, -4, "not found")                           \
+    X(IO, -5, "input/output error")                         \
+    X(NO_MEMORY, -6, "out of memory")                       \
+    X(LIMIT, -7, "over a named limit")                      \
+    X(CONTEXT_FULL, -8, "does not fit the context")         \
+    X(AGAIN, -9, "try again later")                         \
+    X(CANCELLED, -10, "cancelled")                          \
+    X(UNIT_LOST, -11, "the unit failed")                    \
+    X(TEMPLATE, -12, "the chat template refused the input") \
+    X(MISMATCH, -13, "belongs to another model or version") \
+    X(NO_SPACE, -14, "no space left on the device")
+
+enum tern_status {
+#define TERN_STATUS_ENUM(name, value, text) TERN_##name = value,
+    TERN_STATUS_LIST(TERN_STATUS_ENUM)
+#undef TERN_STATUS_ENUM
+};
+// "out of memory" and so on; for an unknown code "unknown status".
+TERN_API const char *tern_status_text(enum tern_status status);
+// The library's version, for example "0.1.0 (abc1234, gcc 12.2)".
+TERN_API const char *tern_version(void);
+
+#define TERN_ERR_MESSAGE_MAX 768
+struct tern_err {
+    enum tern_status code;
+    int64_t pos;                        // byte position in the input, or -1
+    char message[TERN_ERR_MESSAGE_MAX]; // one line, UTF-8, no control bytes
+};
+
+// A run of bytes with a length; may hold zeros.
+struct tern_str {
+    const char *data;
+    size_t len;
+};
+
+// ---------------------------------------------------------------------------------------------------------- engine
+
+struct tern_engine;
+
+enum tern_kv_type { TERN_KV_F16, TERN_KV_Q8, TERN_KV_F32 };
+// The arithmetic that defines the result (doc/architecture.md, "Numerics classes").
+enum tern_class {
+    TERN_CLASS_AUTO, // int8 activations where the file's weights are quantised, else fp32
+    TERN_CLASS_INT8, // activations quantised to int8 per 32 values before every product with quantised weights
+    TERN_CLASS_FP32, // float activations everywhere: the reference, slow
+};
+
+struct tern_engine_options {
+    const char
+        *model_path;  // a .gguf file (first shard of a split one), or a Hugging Face folder (config.json + safetensors)
+    const char *unit; // "cpu" (default), "null"
+    int n_threads;    // 0: one per fast core
+    int n_ctx;        // positions per session; 0: the model's context, at most TERN_CTX_DEFAULT
+    int n_sessions;   // sessions that may exist at once; worst-case memory is reserved for them (default 1)
+    int window;       // rows of the largest program, 1..512; 0: 256
+    enum tern_kv_type kv_type; // default TERN_KV_F16
+    enum tern_class numerics;  // default TERN_CLASS_AUTO
+    bool pack_cache;           // keep packed weights in $XDG_CACHE_HOME/tern between runs (default true)
+    uint64_t memory_max;       // refuse to open when the worst case needs more bytes; 0: what the machine has
+    // Called during loading from the opening thread: stage name, done and total in bytes. Returning false cancels.
+    bool (*on_progress)(void *arg, const char *stage, uint64_t done, uint64_t total);
+    void *on_progress_arg;
+};
+#define TERN_CTX_DEFAULT 8192
+
+TERN_API void tern_engine_options_default(struct tern_engine_options *o);
+TERN_API enum tern_status tern_engine_open(struct tern_engine **out, const struct tern_engine_options *o,
+                                           struct tern_err *err);
+TERN_API void tern_engine_close(struct tern_engine *e); // all sessions must be closed
+
+struct tern_model_info {
+    const char *name;         // general.name or the folder's name
+    const char *architecture; // "lfm2", "llama"
+    const char *format;       // dominant weight format: "Q4_0"
+    const char *unit;         // "cpu"
+    const char *kernels;      // instruction set that runs: "avx512vnni", "avx2", "scalar", "neon-dotprod"
+    const char *numerics;     // "int8/kv-f16"
+    bool has_template;
+    bool pack_cached; // the packed weights came from the cache
+    int n_layers, n_vocab, n_embd, n_ctx, n_ctx_model, n_threads, window;
+    uint64_t n_params;
+    uint64_t bytes_weights;   // packed, resident
+    uint64_t bytes_kv_token;  // cache per position of one session
+    uint64_t bytes_state_max; // all sessions at full context
+    uint64_t bytes_work;      // activations and scratch of all programs
+};
+TERN_API void tern_engine_info(const struct tern_engine *e, struct tern_model_info *out);
+
+// ---------------------------------------------------------------------------------------------------------- text
+
+// Token ids of text. parse_special: markers such as <|im_start|> become control ids (only for text that you trust);
+// otherwise they are plain text. add_bos: as the model wants. Writes at most cap ids; returns the count that the whole
+// text needs (call again with more room), or a negative tern_status.
+TERN_API int64_t tern_tokenize(const struct tern_engine *e, struct tern_str text, bool add_bos, bool parse_special,
+                               int32_t *ids, size_t cap, struct tern_err *err);
+// Bytes of ids into out (cap bytes); returns the bytes needed or a negative tern_status. Control tokens give their
+// marker's text when with_special, else nothing.
+TERN_API int64_t tern_detokenize(const struct tern_engine *e, const int32_t *ids, size_t n, bool with_special,
+                                 char *out, size_t cap, struct tern_err *err);
+// The rendered chat template of an OpenAI-style JSON array of messages (roles system, developer, user, assistant,
+// tool), with optional tools (JSON array, OpenAI form or bare functions). Returns the bytes needed or a negative
+// tern_status.
+TERN_API int64_t tern_template_render(const struct tern_engine *e, struct tern_str messages_json,
+                                      struct tern_str tools_json /* may be empty */, bool add_generation_prompt,
+                                      char *out, size_t cap, struct tern_err *err);
+
+// ---------------------------------------------------------------------------------------------------------- session
+
+struct tern_session;
+
+TERN_API enum tern_status tern_session_open(struct tern_session **out, struct tern_engine *e, struct tern_err *err);
+TERN_API void tern_session_close(struct tern_session *s);
+// Tokens whose state the session holds.
+TERN_API size_t tern_session_len(const struct tern_session *s);
+// Forgets positions from len on. For models with convolution layers only len 0, the current length, and the positions
+// the session kept checkpoints of (every request's prompt end and answer end) can be reached; else TERN_UNSUPPORTED
+// with the nearest reachable position in err->pos.
+TERN_API enum tern_status tern_session_truncate(struct tern_session *s, size_t len, struct tern_err *err);
+// A second session with the same state (needs room under n_sessions).
+TERN_API enum tern_status tern_session_fork(struct tern_session **out, const struct tern_session *s,
+                                            struct tern_err *err);
+// State to and from a file: written atomically, checksummed; loading refuses another model, numerics class or version
+// and leaves the session as it was.
+TERN_API enum tern_status tern_session_save(const struct tern_session *s, const char *path, struct tern_err *err);
+TERN_API enum tern_status tern_session_load(struct tern_session *s, const char *path, struct tern_err *err);
+
+// ---------------------------------------------------------------------------------------------------------- request
+
+struct tern_request;
+
+#define TERN_STOP_MAX 16
+#define TERN_LOGIT_BIAS_MAX 1024
+#define TERN_TOP_LOGPROBS_MAX 20
+
+struct tern_logit_bias {
+    int32_t id;
+    float bias; // added to the logit; -INFINITY bans
+};
+
+// A constraint on the output, one automaton state per sequence (JSON schema, grammar, choice list …). The engine calls
+// it between tokens; all functions run on the thread that calls tern_request_next.
+struct tern_constraint {
+    void *state;                             // the start state; owned by the caller
+    void *(*state_clone)(const void *state); // NULL on failure
+    void (*state_free)(void *state);
+    bool (*advance)(void *state, int32_t id); // false: id is not allowed here (then the state is unspecified)
+    // Clears the bits of ids that are not allowed: mask has (n_vocab + 31) / 32 words, bit i%32 of word i/32 is id i,
+    // all set on entry. The end-of-text ids are judged like any other.
+    void (*mask)(const void *state, uint32_t *mask, int n_vocab);
+};
+
+struct tern_request_options {
+    // The prompt: either text, token ids, or chat messages rendered by the model's template.
+    struct tern_str prompt; // raw text; control markers are honoured when prompt_special
+    bool prompt_special;
+    const int32_t *prompt_ids; // used instead of prompt when n_prompt_ids > 0
+    size_t n_prompt_ids;
+    struct tern_str messages_json; // used when not empty
+    struct tern_str tools_json;
+    bool reuse_prefix; // keep the session's state where the new tokens begin like the old ones (default true)
+    bool append;       // the prompt continues the session's tokens as they are (no BOS, nothing reused or dropped)
+
+    int n_max; // new tokens at most; -1: to the end of the context
+    bool ignore_eos;
+    bool parse_tools; // tool calls in the answer become events (default: when tools_json is given)
+    const char *stop[TERN_STOP_MAX];
+    int n_stop;
+
+    float temperature;      // 0: greedy (argmax; ties to the lowest id), the rest of the sampling fields is ignored
+    int top_k;              // 0: off
+    float top_p;            // 1: off
+    float min_p;            // 0: off
+    float repeat_penalty;   // 1: off. Positive logits divided, negative multiplied, for ids among the last repeat_last
+    int repeat_last;        // tokens of prompt and answer looked at; default 64
+    float presence_penalty; // 0: off. Counted over the answer only, as in the OpenAI API
+    float frequency_penalty;
+    uint64_t seed; // same seed, same text, whatever the plan
+    const struct tern_logit_bias *logit_bias;
+    int n_logit_bias;
+    int n_logprobs; // -1: none; 0: the chosen token's; up to TERN_TOP_LOGPROBS_MAX alternatives
+    const struct tern_constraint *constraint; // NULL: none; borrowed until the request is freed
+};
+TERN_API void tern_request_options_default(struct tern_request_options *o);
+
+// Checks and queues; everything that can be refused is refused here (prompt beyond the context, bad ranges …).
+TERN_API enum tern_status tern_request_create(struct tern_request **out, struct tern_session *s,
+                                              const struct tern_request_options *o, struct tern_err *err);
+TERN_API void tern_request_free(struct tern_request *r); // cancels if not done
+// From any thread or a signal handler: the next tern_request_next ends the request with TERN_FINISH_CANCELLED.
+TERN_API void tern_request_cancel(struct tern_request *r);
+
+enum tern_finish {
+    TERN_FINISH_STOP,   // end token or stop string
+    TERN_FINISH_LENGTH, // n_max or the context is used up
+    TERN_FINISH_TOOL_CALLS,
+    TERN_FINISH_CANCELLED,
+};
+TERN_API const char *tern_finish_text(enum tern_finish finish); // "stop", "length", "tool_calls", "cancelled"
+
+enum tern_event_type {
+    TERN_EVENT_PROGRESS,  // prompt rows done so far
+    TERN_EVENT_TEXT,      // answer text
+    TERN_EVENT_REASONING, // text between the model's thinking markers
+    TERN_EVENT_TOOL_CALL, // one whole call
+    TERN_EVENT_DONE,      // last
+};
+struct tern_logprob {
+    int32_t id;
+    float logprob; // natural log, over the unfiltered distribution at temperature 1, penalties and bias included
+    struct tern_str bytes;
+};
+struct tern_usage {
+    int64_t n_prompt; // prompt tokens
+    int64_t n_cached; // of these, taken from the session's state
+    int64_t n_answer; // tokens generated, the end token included
+    int64_t n_steps;  // program runs for the answer
+    double load_s, prompt_s, answer_s;
+    double first_token_s; // from create to the first token
+    double joules;        // of this request; NaN when nothing can measure it
+    const char *plan;     // "whole(cpu)"
+};
+struct tern_event {
+    enum tern_event_type type;
+    // text, reasoning: the new piece, valid UTF-8. tool call: name and arguments.
+    struct tern_str text;
+    struct tern_str tool_name;
+    struct tern_str tool_arguments; // a JSON object
+    // token-wise detail of a text event when n_logprobs >= 0: chosen first, then alternatives, n_logprobs_token per
+    // token
+    const struct tern_logprob *logprobs;
+    int n_logprobs;
+    int n_logprobs_token;
+    int64_t n_done, n_total; // progress
+    enum tern_finish finish; // done
+    struct tern_usage usage; // done
+};
+// Works until there is something to tell. After DONE: TERN_INVALID_ARGUMENT.
+TERN_API enum tern_status tern_request_next(struct tern_request *r, struct tern_event *event, struct tern_err *err);
+// Ids produced so far (borrowed; the end token included).
+TERN_API const int32_t *tern_request_ids(const struct tern_request *r, size_t *n);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,15 @@
+// The face of base/: everything above it includes this header first and no other header of base/.
+//
+// Reading order: err.h (how things fail), num.h (sizes and number formats), mem.h (where memory comes from), str.h,
+// json.h, log.h, os.h (the only operating-system layer), team.h (threads).
+// Nothing in base/ keeps global state but the memory counters, the log level and the interrupt hook.
+#pragma once
+#include "base/err.h"
+#include "base/num.h"
+#include "base/format.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "base/team.h"

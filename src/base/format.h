@@ -1,0 +1,43 @@
+// Element formats of tensors: names and sizes. What the bytes of a block mean is op/'s contract (op/format.c).
+//
+// Quantised formats store a row as blocks of `n_block` values in `n_bytes` bytes. Numbers and layouts of the GGUF
+// formats: github.com/ggml-org/ggml docs/gguf.md and ggml-common.h; FORMAT_I8C (int8 per output channel) is ours: a row
+// is its int8 values followed by one float scale.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// X(NAME, GGUF type number or -1, values per block, bytes per block)
+#define FORMAT_LIST(X)    \
+    X(F32, 0, 1, 4)       \
+    X(F16, 1, 1, 2)       \
+    X(BF16, 30, 1, 2)     \
+    X(Q4_0, 2, 32, 18)    \
+    X(Q4_1, 3, 32, 20)    \
+    X(Q5_0, 6, 32, 22)    \
+    X(Q5_1, 7, 32, 24)    \
+    X(Q8_0, 8, 32, 34)    \
+    X(Q4_K, 12, 256, 144) \
+    X(Q6_K, 14, 256, 210) \
+    X(I8C, -1, 1, 1)
+
+enum format {
+#define FORMAT_ENUM(name, gguf, n_block, n_bytes) FORMAT_##name,
+    FORMAT_LIST(FORMAT_ENUM)
+#undef FORMAT_ENUM
+        FORMAT_COUNT
+};
+struct format_info {
+    const char *name; // "Q4_0"
+    int gguf_type;    // -1: not a GGUF type
+    int n_block;      // values per block
+    int n_bytes;      // bytes per block
+};
+extern const struct format_info format_table[FORMAT_COUNT];
+// False for a GGUF type that is unknown here; *name (nullable) then gets the type's name if it is a known GGUF type.
+bool format_from_gguf(uint32_t gguf_type, enum format *out, const char **name);
+bool format_from_name(const char *name, enum format *out); // case-insensitive
+static inline bool format_is_float(enum format f) { return f == FORMAT_F32 || f == FORMAT_F16 || f == FORMAT_BF16; }
+// Bytes of a row of n values; false on overflow or when n is no multiple of the block. FORMAT_I8C adds its scale.
+bool format_row_bytes(enum format f, uint64_t n, uint64_t *out);

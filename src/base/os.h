@@ -1,0 +1,78 @@
+// The operating system: files, maps, folders, clock, environment, terminal. One implementation per system (os_linux.c,
+// os_macos.c over os_posix.c); nothing above base/ includes a system header for these.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/err.h"
+#include "base/str.h"
+
+uint64_t clock_ns(void);    // monotonic
+int64_t clock_wall_s(void); // seconds since 1970, UTC
+// strftime of local time with the C locale's names; returns bytes written (0: did not fit).
+size_t clock_format(char *out, size_t cap, const char *fmt, int64_t wall_s);
+void clock_sleep_ns(uint64_t ns);
+
+// A read-only map of a whole file. data is NULL for an empty file. fd stays open for the map's life.
+struct os_map {
+    const uint8_t *data;
+    size_t size;
+    int fd;
+};
+// Refuses folders and anything but regular files, by name.
+enum tern_status map_open(struct os_map *out, const char *path, struct tern_err *err);
+void map_close(struct os_map *m);
+// Advice: the pages of [offset, offset+len) are not needed any more (dropped from this process) / needed soon.
+void map_drop(const struct os_map *m, size_t offset, size_t len);
+void map_prefetch(const struct os_map *m, size_t offset, size_t len);
+
+enum tern_status file_read_all(struct buf *out, const char *path, struct tern_err *err); // path "-": standard input
+// Writes to a temporary file beside path, fsyncs, renames over path, fsyncs the folder: all or nothing.
+enum tern_status file_write_atomic(const char *path, const void *data, size_t len, struct tern_err *err);
+// The same in pieces, for large files.
+struct os_writer {
+    int fd;
+    char *path;
+    char *path_tmp;
+    uint64_t n_bytes;
+};
+enum tern_status writer_open(struct os_writer *w, const char *path, struct tern_err *err);
+enum tern_status writer_put(struct os_writer *w, const void *data, size_t len, struct tern_err *err);
+enum tern_status writer_commit(struct os_writer *w, struct tern_err *err); // visible under path; closes w
+void writer_abort(struct os_writer *w);                                    // nothing remains; fine after commit
+// Test hook: the n-th write, fsync or rename from now fails with errno_value; 0 switches it off.
+void os_fail_at(uint64_t n, int errno_value);
+
+struct os_stat {
+    uint64_t size;
+    int64_t mtime_ns;
+    uint64_t inode;
+    uint64_t device;
+    bool is_dir;
+    bool is_file;
+};
+bool os_stat_get(struct os_stat *out, const char *path);
+enum tern_status os_mkdirs(const char *path, struct tern_err *err); // with parents, mode 0700
+enum tern_status os_remove(const char *path, struct tern_err *err); // a file; TERN_NOT_FOUND when absent
+bool os_touch(const char *path);                                    // mtime = now
+// Calls fn for each entry (not "." and ".."), in byte order of names; stops when fn returns false.
+enum tern_status os_list(const char *path, bool (*fn)(void *arg, const char *name, const struct os_stat *st), void *arg,
+                         struct tern_err *err);
+// Advisory lock on path (created): exclusive, waits at most timeout_ms; fd in *out, released by os_unlock.
+enum tern_status os_lock(int *out, const char *path, int timeout_ms, struct tern_err *err);
+void os_unlock(int fd);
+uint64_t os_disk_free(const char *path); // bytes; UINT64_MAX when unknown
+
+const char *env_get(const char *name); // NULL when unset or empty
+// $XDG_CACHE_HOME/tern, else $HOME/.cache/tern, else "" (no cache possible); into out.
+const char *os_cache_dir(char *out, size_t cap);
+bool tty_is(int fd);
+int tty_width(int fd);       // columns; 80 when unknown
+uint64_t os_ram_total(void); // bytes, limited by the cgroup's memory.max
+uint64_t os_ram_available(void);
+uint64_t os_rss(void);     // this process's resident bytes now
+uint64_t os_rss_max(void); // and at most so far
+int os_pid(void);
+void os_random(void *out, size_t len); // from the system's generator
+// Calls fn (async-signal-safe) at each SIGINT; NULL restores the default.
+void os_on_interrupt(void (*fn)(void));

@@ -1,0 +1,142 @@
+// The face of model/: a model file, or a folder of them, as one read-only table of tensors with checked
+// hyper-parameters.
+//
+// model_open() looks at what the path is (GGUF v2/v3, single or split; a Hugging Face folder or a .safetensors file
+// with config.json beside it), parses it into a validated plan (counts, types, offsets, sizes against the file) before
+// anything is allocated in proportion to it or mapped, and binds the tensors of the architecture by name and shape.
+// Everything in struct model is borrowed until model_close(); tensor data points into the maps and may be unaligned.
+// Nothing here knows units, programs or tokenizer algorithms. Adding an architecture: one file arch_<name>.c with a
+// `const struct model_arch_kind`, one row in arch_list.
+#pragma once
+#include "base/base.h"
+
+// Limits on what a file may ask for (notes: each is far above every published model).
+#define MODEL_KEYS_MAX 65536
+#define MODEL_TENSORS_MAX 65536
+#define MODEL_STRING_BYTES_MAX (64u << 20)
+#define MODEL_ARRAY_MAX (4u << 20)
+#define MODEL_DIMS_MAX 4
+#define MODEL_NAME_MAX 64 // GGUF tensor names; safetensors: 512
+#define MODEL_SHARDS_MAX 256
+#define MODEL_LAYERS_MAX 512
+#define MODEL_EMBD_MAX 65536
+#define MODEL_VOCAB_MAX (1u << 20)
+#define MODEL_SAFETENSORS_HEADER_MAX 100000000u
+
+struct tensor {
+    struct str name;
+    enum format format;
+    int n_dims;                 // 1..4
+    int64_t ne[MODEL_DIMS_MAX]; // sizes, ne[0] contiguous (GGUF order: a [rows, cols] matrix has ne = {cols, rows});
+                                // unused are 1
+    const uint8_t *data;        // little-endian, possibly unaligned
+    uint64_t n_bytes;
+    int shard; // index of the file it lies in
+};
+
+enum layer_kind { LAYER_ATTENTION, LAYER_CONV };
+enum rope_kind {
+    ROPE_HALF,        // pairs (i, i + d/2): "NeoX"
+    ROPE_INTERLEAVED, // pairs (2i, 2i + 1)
+};
+
+// Weights of one layer; NULL where the architecture has none. Matrices are [n_out, n_in], that is ne = {n_in, n_out}.
+struct model_layer {
+    enum layer_kind kind;
+    int n_head_kv;                  // 0 in a convolution layer
+    const struct tensor *attn_norm; // [n_embd], before attention or convolution
+    const struct tensor *q, *k, *v,
+        *o; // [n_head*head_dim, n_embd], [n_head_kv*head_dim, n_embd] x2, [n_embd, n_head*head_dim]
+    const struct tensor *q_norm, *k_norm;              // [head_dim] or NULL
+    const struct tensor *conv_in;                      // [3*n_embd, n_embd]: thirds B, C, X
+    const struct tensor *conv_taps;                    // [n_embd, conv_len], oldest tap first
+    const struct tensor *conv_out;                     // [n_embd, n_embd]
+    const struct tensor *ffn_norm;                     // [n_embd]
+    const struct tensor *ffn_gate, *ffn_up, *ffn_down; // [n_ff, n_embd] x2, [n_embd, n_ff]
+};
+
+struct model_hyper {
+    int n_layers;
+    int n_embd;
+    int n_head;    // query heads
+    int n_head_kv; // the largest over layers
+    int head_dim;  // even
+    int n_ff;
+    int n_vocab; // rows of the embedding; ids >= n_vocab_used are padding and never sampled
+    int n_vocab_used;
+    int n_ctx;    // positions the model was made for
+    int conv_len; // taps of the short convolution (3); 0 without convolution layers
+    float norm_eps;
+    float rope_base;
+    enum rope_kind rope;
+    const float *rope_factors; // [head_dim/2] divisors of the frequencies (Llama-3 scaling), or NULL
+    float attn_scale;          // 1/sqrt(head_dim) unless the file says otherwise
+};
+
+// What the tokenizer and the template need, as the file has it. Either the GGUF fields or tokenizer_json are present.
+struct model_vocab {
+    struct str kind;          // "gpt2" (byte-level BPE)
+    struct str pre;           // "lfm2", "llama-bpe", "smollm", "qwen2", "gpt-2", …; empty: unknown
+    const struct str *tokens; // [n_tokens]
+    int n_tokens;
+    const int32_t *types; // [n_tokens] GGUF token types (1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6
+                          // byte), or NULL
+    const struct str *merges; // [n_merges] "left right"
+    int n_merges;
+    struct str tokenizer_json;       // whole file, or empty
+    struct str tokenizer_config;     // tokenizer_config.json, or empty
+    struct str chat_template;        // or empty
+    int32_t bos, eos, eot, pad, unk; // -1: absent
+    const int32_t *eos_more;         // further end ids (generation_config.json's list, GGUF eot/eom)
+    int n_eos_more;
+    int add_bos; // 1, 0, or -1: not said
+    int add_eos;
+};
+
+struct model_arch_kind;
+struct model {
+    const struct model_arch_kind *arch;
+    const char *arch_name; // "lfm2", "llama"
+    const char *name;      // display name, never NULL
+    struct model_hyper hyper;
+    struct model_layer *layers;       // [n_layers]
+    const struct tensor *embedding;   // [n_vocab, n_embd]
+    const struct tensor *output;      // [n_vocab, n_embd]; == embedding when tied
+    const struct tensor *output_norm; // [n_embd]
+    struct model_vocab vocab;
+    const struct tensor *tensors; // the whole table, in file order
+    int n_tensors;
+    uint64_t n_params;       // elements of all tensors
+    uint64_t n_bytes_file;   // of all shards
+    enum format format_main; // the format that holds most of the bytes
+    char digest[65];    // SHA-256 (hex) over the headers and every file's size, mtime and sampled content: identity for
+                        // caches
+    struct str warning; // empty, or one line to show ("feed_forward_length says 12288, tensors say 8192; using 8192")
+    struct model_source *source; // maps and arenas (private)
+};
+
+enum tern_status model_open(struct model **out, const char *path, struct tern_err *err);
+void model_close(struct model *m);
+const struct tensor *model_tensor_find(const struct model *m, const char *name); // NULL when absent
+// The raw metadata for `tern show`: calls fn per key with a printable, escaped and shortened value.
+void model_meta_each(const struct model *m, void (*fn)(void *arg, const char *key, const char *type, const char *value),
+                     void *arg);
+// The pages of a tensor are not needed any more (after packing).
+void model_tensor_drop(const struct model *m, const struct tensor *t);
+
+// A model without a file: random weights in the exact shape of a named model, made in memory.
+struct model_shape {
+    const char *name; // "lfm2-350m", "lfm2-1.2b", "lfm2.5-2.6b", "llama-7b"
+    struct model_hyper hyper;
+    uint64_t attn_layers_mask; // bit i: layer i is attention
+    bool is_llama;
+    bool tied;
+};
+extern const struct model_shape model_shapes[]; // ends with name NULL
+// Weights are drawn from the seed directly in `format` (norms and taps F32, embedding in format_embd): equal for equal
+// arguments.
+enum tern_status model_create_shape(struct model **out, const struct model_shape *shape, enum format format,
+                                    enum format format_embd, uint64_t seed, struct tern_err *err);
+
+// The feed-forward width that an LFM2 config.json means (notes: a3). Exposed for its test.
+int64_t lfm2_ff_width(int64_t block_ff_dim, bool adjust, bool has_multiplier, double multiplier, int64_t multiple_of);
