@@ -18,7 +18,8 @@ enum tern_status err_set(struct tern_err *err, enum tern_status code, const char
 // As err_set, with the byte position in the input at which the fault was seen.
 enum tern_status err_set_at(struct tern_err *err, enum tern_status code, int64_t pos, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
-// Puts "prefix: " in front of the message, for a caller that knows more of the where. Returns err's code.
+// Puts "prefix: " in front of the message, for a caller that knows more of the where. Returns err's code; without an
+// err it cannot know it (TERN_INVALID_ARGUMENT), so callers with a status at hand return that.
 enum tern_status err_prefix(struct tern_err *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
 // Message for a failed system call: "what: strerror(errno)"; maps ENOMEM, ENOSPC, ENOENT to their statuses, else IO.
 enum tern_status err_set_errno(struct tern_err *err, int errno_value, const char *fmt, ...) PRINTF_LIKE(3, 4);

@@ -23,7 +23,7 @@ void *mem_map(size_t size);
 void mem_unmap(void *p, size_t size);
 
 struct mem_stats {
-    uint64_t bytes_now;
+    uint64_t bytes_now; // payload of live blocks
     uint64_t bytes_max;
     uint64_t n_live;   // blocks allocated and not freed
     uint64_t n_calls;  // allocations asked for since start, failed ones included

@@ -35,8 +35,8 @@ struct buf {
     char *data;
     size_t len;
     size_t cap;
-    size_t cap_max;
-    bool failed; // out of memory or over cap_max
+    size_t cap_max; // most bytes of text; 0: no byte fits
+    bool failed;    // out of memory or over cap_max
 };
 void buf_init(struct buf *b, size_t cap_max);
 void buf_release(struct buf *b);
