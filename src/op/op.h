@@ -1,0 +1,146 @@
+// The face of op/: what each operation means. Formats of weights, the arithmetic contract, and a scalar reference of
+// every operation that all units are judged by.
+//
+// The contract (doc/architecture.md "Numerics classes"): within a class, a row's result does not depend on the window,
+// the row's place in it, threads, other rows, or how rows are split. So the order of every floating-point sum is fixed
+// here, and vector kernels take lanes across *outputs*, never across the summed index, except where a lane order is
+// part of the definition (OP_LANES below). fma means one rounding (C's fmaf); nothing else may be contracted
+// (-ffp-contract=off).
+//
+//   linear, int8 class   per output, groups of G values ascending: acc = fma((float)dot, dw * dx, acc); formats with a
+//                        minimum then acc = fma(mn, dx * (float)sum_x, acc). dot and sum_x are exact integers over the
+//                        group. G = 16 or 32, the weight format's own scale group; activations carry one scale per 32
+//                        values.
+//   linear, fp32 class   acc = fma(w, x, acc), k ascending, w the dequantised value, from acc = 0
+//   linear, FORMAT_I8C   (either class when activations are int8) one scale per row of weights and one per row of
+//                        activations: y = (float)dot * (dw * dx), dot over the whole row in int32
+//   sums over a row      OP_LANES partial sums (lane j takes elements i % OP_LANES == j, ascending, by fma), then
+//   folded
+//                        in halves: lane j += lane j + 8, + 4, + 2, + 1
+//   attention            blocks of 32 positions by absolute position; see op_attention_block
+// Nothing here allocates. All functions are pure, and bit-exact on every ISA that has IEEE fma, sqrt and division.
+#pragma once
+#include "base/base.h"
+
+#define OP_LANES 16
+#define OP_GROUP 32 // values per activation scale
+#define OP_BLOCK 32 // positions per attention and KV block
+#define OP_ATTN_SPLIT \
+    8 // blocks per attention split: partials are combined left to right inside a split, then over splits
+#define OP_HEAD_DIM_MAX 256
+#define OP_CONV_LEN_MAX 16
+
+// ---------------------------------------------------------------------------------------------------- weight formats
+
+// Dequantises n values (a multiple of the format's block) of one row; the values that the file means, in float.
+void op_dequant_row(enum format f, const uint8_t *row, int64_t n, float *out);
+
+// A quantised row as integers and scales: value[i] = scale[i / group] * q[i] + min[i / group]. q is in [-128, 127].
+// Exact: |dot| over a group with activations in [-127, 127] fits a float's 24 bits.
+struct op_groups {
+    int group; // 16 or 32; for FORMAT_I8C the whole row
+    bool has_min;
+};
+struct op_groups op_format_groups(enum format f); // quantised formats only
+void op_decompose_row(enum format f, const uint8_t *row, int64_t n, int8_t *q, float *scale,
+                      float *min /* if has_min */);
+
+// Quantises n floats into a row of format f, as the format's usual round-to-nearest encoder does (tests, shapes,
+// tools).
+void op_quantise_weights(enum format f, const float *x, int64_t n, uint8_t *row);
+
+// ---------------------------------------------------------------------------------------------------- activations
+
+// A row of activations as int8: per OP_GROUP values amax / 127 is the scale, q = round-to-nearest-even(x * (127 /
+// amax)), all zeros when amax is 0. NaN or infinity in the group: scale NaN (so that it shows), q zero. sum[g] is the
+// integer sum of q over 16 values (twice as many entries as scales): formats with groups of 32 add two. n is a multiple
+// of 32 (shorter rows are padded with zeros by the caller).
+void op_quantise_row(const float *x, int n, int8_t *q /* [n] */, float *scale /* [n/32] */, int32_t *sum /* [n/16] */);
+// One scale for the whole row (FORMAT_I8C).
+void op_quantise_row_whole(const float *x, int n, int8_t *q, float *scale /* [1] */);
+
+// ---------------------------------------------------------------------------------------------------- linear
+
+// y[o] for o in [0, n_out): the int8 class. Weight row o starts at w + o * row_bytes.
+void op_linear_int8(enum format f, const uint8_t *w, int n_out, int n_in, const int8_t *q, const float *scale,
+                    const int32_t *sum, float *y);
+// The fp32 class.
+void op_linear_fp32(enum format f, const uint8_t *w, int n_out, int n_in, const float *x, float *y);
+
+// ---------------------------------------------------------------------------------------------------- elementary
+// functions
+
+// e^x by own polynomial with fma, equal bits everywhere. Max error 2 ulp on [-87.33, 88.72]; below: 0 (flushed before
+// subnormals), above: +inf; NaN stays NaN. Kernels repeat exactly these steps.
+#define OP_EXP_LO -87.33654f
+#define OP_EXP_HI 88.72283f
+#define OP_LOG2E 1.44269504088896341f
+#define OP_LN2_HI 0.693359375f
+#define OP_LN2_LO -2.12194440e-4f
+#define OP_EXP_C5 1.9875691500e-4f
+#define OP_EXP_C4 1.3981999507e-3f
+#define OP_EXP_C3 8.3334519073e-3f
+#define OP_EXP_C2 4.1665795894e-2f
+#define OP_EXP_C1 1.6666665459e-1f
+#define OP_EXP_C0 5.0000001201e-1f
+float op_exp(float x);
+float op_silu(float x);                      // x / (1 + op_exp(-x))
+float op_sigmoid(float x);                   // 1 / (1 + op_exp(-x))
+float op_sum_squares(const float *x, int n); // OP_LANES order
+
+// ---------------------------------------------------------------------------------------------------- row operations
+
+// y = (x * r) * w, r = 1 / sqrtf(sum_squares / n + eps).
+void op_rmsnorm(const float *x, const float *w, int n, float eps, float *y);
+// cos and sin of pos * freq[i], i < head_dim/2, computed in double and rounded: out = cos[half] then sin[half].
+void op_rope_table(int32_t pos, const double *freq, int half, float *out);
+// freq[i] = base^(-2i/head_dim) / (factors ? factors[i] : 1).
+void op_rope_freqs(float base, int head_dim, const float *factors, double *freq);
+// In place on one head: optional RMS norm with weight w (NULL: none), then rotation of the pairs.
+// (a, b) -> (fma(a, cos, -(b * sin)), fma(b, cos, a * sin)). interleaved: pairs (2i, 2i+1), else (i, i + half).
+void op_qk_norm_rope(float *head, int head_dim, const float *w, float eps, const float *table, bool interleaved);
+// y = silu(gate) * up.
+void op_swiglu(const float *gate, const float *up, int n, float *y);
+void op_add(const float *a, const float *b, int n, float *y);
+// Gated short convolution for one row. bcx: [3n] thirds B, C, X; u_out[n] = B * X, kept for later rows.
+void op_conv_gate(const float *bcx, int n, float *u_out);
+// y = C * v, v = taps oldest first: v = w[0]*u[0], then v = fma(w[j], u[j], v). u[j]: the row tap j reads, NULL = zeros
+// (the product with zero is still made). taps: [n, len] as in the file, oldest first.
+void op_short_conv(const float *const *u, const float *taps, int len, int n, const float *c, float *y);
+
+// ---------------------------------------------------------------------------------------------------- attention
+
+enum op_kv_type { OP_KV_F16, OP_KV_Q8, OP_KV_F32 };
+// Bytes of the K (or V) half of one block of one head: K is [head_dim][32] (transposed), V is [32][head_dim], in the
+// stored type; Q8 adds 32 float scales (one per position) after the values.
+size_t op_kv_half_bytes(enum op_kv_type type, int head_dim);
+// Writes one position (0..31) of K and of V of one head into the block halves.
+// F16: round to nearest even. Q8: one scale per position and head = amax / 127, as op_quantise_row.
+void op_kv_write(enum op_kv_type type, uint8_t *k_half, uint8_t *v_half, int pos_in_block, const float *k,
+                 const float *v, int head_dim);
+// Copies one position's stored K and V between blocks (no rounding).
+void op_kv_move(enum op_kv_type type, uint8_t *k_dst, uint8_t *v_dst, int pos_dst, const uint8_t *k_src,
+                const uint8_t *v_src, int pos_src, int head_dim);
+
+// The running result of one query head: max score, sum of exponentials, weighted sum of V (not yet divided).
+struct op_attn_part {
+    float max;
+    float sum;
+    float out[OP_HEAD_DIM_MAX];
+};
+// One block: the first n_pos (1..32) positions. q already carries the scale (q * attn_scale, rounded once).
+//   s[p]  = sum over d ascending of fma(q[d], k[d][p], acc)      (Q8: then * scale_k[p])
+//   max   = max of s; e[p] = op_exp(s[p] - max), 0 for p >= n_pos; sum = fold of e in halves 16, 8, 4, 2, 1
+//   out[c] = p ascending: fma(e[p] (Q8: e[p] * scale_v[p]), v[p][c], acc)
+void op_attention_block(enum op_kv_type type, const float *q, const uint8_t *k_half, const uint8_t *v_half, int n_pos,
+                        int head_dim, struct op_attn_part *part);
+// a := a combined with b (b to the right): m = max; fa = exp(a.max - m), fb = exp(b.max - m);
+// sum = fma(a.sum, fa, b.sum * fb); out[c] = fma(a.out[c], fa, b.out[c] * fb).
+void op_attention_combine(struct op_attn_part *a, const struct op_attn_part *b, int head_dim);
+// y[c] = out[c] / sum.
+void op_attention_finish(const struct op_attn_part *a, int head_dim, float *y);
+
+// ---------------------------------------------------------------------------------------------------- choice
+
+// Index of the largest value; ties to the lowest index; NaN never wins; all NaN: -1.
+int32_t op_argmax(const float *x, int n, float *max);

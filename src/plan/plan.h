@@ -1,0 +1,60 @@
+// The face of plan/: how a request's steps are placed on units. A plan owns the programs it runs (compiled on its units
+// from shared weights), runs one step at a time, and never knows what tokens mean. It speaks to units through unit.h
+// only.
+//
+// `whole` puts every step on one unit. Further kinds (hand-off, co-prefill, split, row split) are rows of the same
+// list.
+#pragma once
+#include "base/base.h"
+#include "prog/prog.h"
+#include "unit/unit.h"
+
+struct plan;
+
+struct plan_unit { // one unit with the model on it
+    struct unit *unit;
+    struct unit_weights *weights;
+};
+struct plan_options {
+    const struct model *model;
+    const struct plan_unit *units;
+    int n_units;
+    enum prog_class numerics;
+    enum op_kv_type kv_type;
+    int window;    // rows of the largest step
+    int n_blocks;  // KV blocks of the pool
+    int n_slots;   // conv slots of the pool
+    int n_out_max; // head rows in one step; logits memory is n_out_max * n_vocab floats
+};
+struct plan_kind {
+    const char *name; // "whole"
+    // Can these units run it? reason: why not.
+    bool (*fits)(const struct plan_options *o, const char **reason);
+    enum tern_status (*open)(struct plan **out, const struct plan_options *o, struct tern_err *err);
+};
+extern const struct plan_kind *const plan_kinds[]; // NULL-terminated
+enum tern_status plan_open(struct plan **out, const char *kind, const struct plan_options *o, struct tern_err *err);
+void plan_close(struct plan *p); // NULL is fine
+
+// The pools that steps of this plan work on.
+const struct state_pool *plan_pool(const struct plan *p);
+// Runs one step and waits. want: PROG_OUT_LOGITS or PROG_OUT_ARGMAX (0: fill only; the step then has n_out 0).
+// The results are read with plan_logits / plan_argmax: borrowed until the next plan_run.
+enum tern_status plan_run(struct plan *p, const struct step *s, uint32_t want, struct tern_err *err);
+const float *plan_logits(const struct plan *p, int out_index); // [n_vocab]
+const struct prog_argmax *plan_argmax(const struct plan *p);   // [n_out]
+// After a step with STEP_KEEP_ROWS: takes the accepted path over (rows as in PROG_COMMIT).
+enum tern_status plan_commit(struct plan *p, const struct step *s, struct tern_err *err);
+// State work on the pool, by block and slot number.
+enum tern_status plan_block_copy(struct plan *p, int32_t dst, int32_t src, struct tern_err *err);
+enum tern_status plan_slot_copy(struct plan *p, int32_t dst, int32_t src, struct tern_err *err);
+enum tern_status plan_slot_clear(struct plan *p, int32_t slot, struct tern_err *err);
+enum tern_status plan_block_read(struct plan *p, int32_t block, void *out, struct tern_err *err); // block_bytes
+enum tern_status plan_block_write(struct plan *p, int32_t block, const void *in, struct tern_err *err);
+enum tern_status plan_slot_read(struct plan *p, int32_t slot, void *out, struct tern_err *err); // slot_bytes
+enum tern_status plan_slot_write(struct plan *p, int32_t slot, const void *in, struct tern_err *err);
+const char *plan_name(const struct plan *p);    // "whole(cpu)"
+uint64_t plan_work_bytes(const struct plan *p); // programs' work memory, outputs and pools
+// Worst case of plan_work_bytes computed before anything is allocated; false on overflow.
+bool plan_bytes_estimate(const char *kind, const struct plan_options *o, uint64_t *work, uint64_t *state);
+bool plan_explain(const struct plan *p, struct buf *out); // which program on which unit, why

@@ -1,0 +1,132 @@
+// Private to unit/cpu: packed weights, the kernel table, and what kernels are called with.
+//
+// Design. A matrix [n_out, n_in] is packed into tiles of CPU_TILE outputs: within a tile the bytes of one K block lie
+// together in the order kernels read them, so that one-row and many-row kernels of every ISA share one pack (and one
+// cache file). Lanes of vector kernels are the tile's outputs; K is walked ascending with one float accumulator per
+// output (op.h's contract), so all kernels of an int8 pack agree bit for bit.
+//
+// kernels.inc lists every kernel once: declaration, selection, test and bench are made from its rows. Selection starts
+// at the scalar rows and is overwritten upward by ISA, under the mask of cpu_isa_usable().
+#pragma once
+#include "base/base.h"
+#include "op/op.h"
+#include "unit/unit.h"
+
+#define CPU_TILE 16  // outputs per tile
+#define CPU_ALIGN 64 // bytes; tiles, rows of activations and scratch start on it
+
+enum cpu_isa {
+    CPU_SCALAR = 1 << 0,
+    CPU_AVX2 = 1 << 1,   // with FMA and F16C
+    CPU_AVX512 = 1 << 2, // F, BW, VL, DQ
+    CPU_AVX512VNNI = 1 << 3,
+    CPU_AVX512BF16 = 1 << 4,
+    CPU_AMX = 1 << 5, // int8 and bf16 tiles
+    CPU_NEON = 1 << 6,
+    CPU_NEONDOT = 1 << 7, // dotprod
+    CPU_I8MM = 1 << 8,
+    CPU_AVXVNNI = 1 << 9, // VNNI in 256-bit registers
+};
+uint32_t cpu_isa_present(void); // detected once
+// Present ISAs up to `bound` ("scalar", "avx2", "avx512", "avx512vnni", "neon", …; NULL: $TERN_CPU, else all).
+enum tern_status cpu_isa_usable(const char *bound, uint32_t *mask, struct tern_err *err);
+const char *cpu_isa_name(uint32_t mask); // of the highest level in mask
+
+// Packed layouts. Group sizes and meaning of q, scale, min as in op_decompose_row; scales of a block follow its values.
+//   Q4_0 Q4_1 Q5_0 Q8_0 Q6_K  the format's own bits rearranged (no more bytes per value than the file)
+//   T8      any other quantised format: int8 values, float scale (and float minimum) per group
+//   I8C     int8 values, one float scale per output after the tile's values
+//   F32 F16 BF16  [k][CPU_TILE] elements
+enum cpu_pack {
+    CPU_PACK_Q4_0,
+    CPU_PACK_Q4_1,
+    CPU_PACK_Q5_0,
+    CPU_PACK_Q8_0,
+    CPU_PACK_Q6_K,
+    CPU_PACK_T8_G32,
+    CPU_PACK_T8_G32_MIN,
+    CPU_PACK_T8_G16,
+    CPU_PACK_T8_G16_MIN,
+    CPU_PACK_I8C,
+    CPU_PACK_F32,
+    CPU_PACK_F16,
+    CPU_PACK_BF16,
+    CPU_PACK_COUNT
+};
+#define CPU_PACK_VERSION 1 // of all layouts together; part of the cache key
+const char *cpu_pack_name(enum cpu_pack p);
+// The pack that serves a weight format in a class (fp32 class: always CPU_PACK_F32 for quantised formats).
+enum cpu_pack cpu_pack_for(enum format f, enum prog_class numerics);
+bool cpu_pack_is_int8(enum cpu_pack p); // activations are quantised
+// Bytes of one tile; false on overflow. n_in must fit the format's block.
+bool cpu_pack_tile_bytes(enum cpu_pack p, int64_t n_in, size_t *out);
+// Packs one tile: outputs [first, first + 16) of the source rows (those past n_out become zeros).
+// scratch: cpu_pack_scratch_bytes(n_in) bytes.
+void cpu_pack_tile(enum cpu_pack p, enum format f, const uint8_t *src, size_t row_bytes, int64_t n_out, int64_t n_in,
+                   int64_t first, uint8_t *tile, void *scratch);
+size_t cpu_pack_scratch_bytes(int64_t n_in);
+
+struct cpu_matrix {
+    enum cpu_pack pack;
+    int n_out, n_in;
+    int n_tiles; // ceil(n_out / CPU_TILE)
+    size_t tile_bytes;
+    const uint8_t *data; // [n_tiles * tile_bytes], CPU_ALIGN-aligned
+};
+
+// One call: n_rows rows of activations times tiles [tile_begin, tile_end).
+// int8 packs read q/scale/sum (op_quantise_row of each row, or the whole-row form for I8C); float packs read x.
+struct cpu_linear_args {
+    const struct cpu_matrix *m;
+    int tile_begin, tile_end;
+    int n_rows;
+    const int8_t *q; // [n_rows][q_stride], q_stride = n_in rounded up to 64
+    size_t q_stride;
+    const float *scale;  // [n_rows][scale_stride]
+    size_t scale_stride; // floats; >= n_in / 32 (1 for I8C)
+    const int32_t *sum;  // [n_rows][2 * scale_stride], per 16 values
+    const float *x;      // [n_rows][x_stride]
+    size_t x_stride;     // floats
+    float *y; // y[r * y_stride + (o - tile_begin * CPU_TILE)] for o < tile_end * CPU_TILE: whole tiles are written
+    size_t y_stride; // floats; room for whole tiles
+};
+typedef void (*cpu_linear_fn)(const struct cpu_linear_args *a);
+
+// Row kernels: each has the meaning of the op.h function of the same name.
+typedef void (*cpu_quantise_fn)(const float *x, int n, int8_t *q, float *scale, int32_t *sum);
+typedef void (*cpu_quantise_whole_fn)(const float *x, int n, int8_t *q, float *scale);
+typedef void (*cpu_rmsnorm_fn)(const float *x, const float *w, int n, float eps, float *y);
+typedef void (*cpu_qk_norm_rope_fn)(float *head, int head_dim, const float *w, float eps, const float *table,
+                                    bool interleaved);
+typedef void (*cpu_swiglu_fn)(const float *gate, const float *up, int n, float *y);
+typedef void (*cpu_add_fn)(const float *a, const float *b, int n, float *y);
+typedef void (*cpu_conv_gate_fn)(const float *bcx, int n, float *u_out);
+typedef void (*cpu_short_conv_fn)(const float *const *u, const float *taps_by_tap, int len, int n, const float *c,
+                                  float *y);
+// Up to CPU_ATTN_QUERIES query heads that share one K/V head, over one block; parts[i] gets query i's partial.
+#define CPU_ATTN_QUERIES 8
+typedef void (*cpu_attention_block_fn)(const float *const *q, int n_q, const uint8_t *k_half, const uint8_t *v_half,
+                                       int n_pos, int head_dim, struct op_attn_part *const *parts);
+typedef void (*cpu_attention_combine_fn)(struct op_attn_part *a, const struct op_attn_part *b, int head_dim);
+typedef void (*cpu_kv_write_fn)(uint8_t *k_half, uint8_t *v_half, int pos_in_block, const float *k, const float *v,
+                                int head_dim);
+typedef int32_t (*cpu_argmax_fn)(const float *x, int n, float *max);
+
+#define CPU_ROWS_CLASSES 3 // 1 row; 2 … CPU_ROWS_FEW; more
+#define CPU_ROWS_FEW 16
+struct cpu_kernels {
+    cpu_linear_fn linear[CPU_PACK_COUNT][CPU_ROWS_CLASSES];
+    cpu_quantise_fn quantise_row;
+    cpu_quantise_whole_fn quantise_row_whole;
+    cpu_rmsnorm_fn rmsnorm;
+    cpu_qk_norm_rope_fn qk_norm_rope;
+    cpu_swiglu_fn swiglu;
+    cpu_add_fn add;
+    cpu_conv_gate_fn conv_gate;
+    cpu_short_conv_fn short_conv;              // taps transposed by the pack: [len][n]
+    cpu_attention_block_fn attention_block[3]; // by op_kv_type
+    cpu_attention_combine_fn attention_combine;
+    cpu_kv_write_fn kv_write[3];
+    cpu_argmax_fn argmax;
+};
+void cpu_kernels_init(struct cpu_kernels *k, uint32_t isa_mask);

@@ -1,0 +1,137 @@
+// The face of unit/: what executes programs. A unit is a const table of functions (struct unit_driver) behind an opened
+// handle; cpu/, cuda/, npu/ and null/ implement it and never see one another. A unit left out of the build is a stub
+// table whose probe says so.
+//
+// What is submitted is a program with a step, never a single operation. Submission may be asynchronous: arrays of the
+// step and buffers bound to its ports stay untouched until its event has been waited for. One thread at a time per
+// unit. No function but open, weights_import, buffer_alloc and program_compile allocates.
+#pragma once
+#include "base/base.h"
+#include "op/op.h"
+#include "prog/prog.h"
+
+struct unit;         // private to each driver; the first member is struct unit_base
+struct unit_buffer;  // memory of a unit
+struct unit_weights; // a model's weights on a unit, packed
+struct unit_program; // a compiled program
+
+struct unit_options {
+    int n_threads; // cpu: 0 = one per fast core
+    bool pin;
+    const char
+        *isa; // cpu: upper bound on the instruction set ("scalar", "avx2", "avx512", …); NULL: TERN_CPU, else all
+};
+struct unit_caps {
+    const char *name;   // "cpu"
+    const char *detail; // "AVX-512 VNNI+BF16, 2 threads"
+    const char *isa;    // "avx512vnni"
+    int n_threads;
+    bool host_memory;         // buffers are plain host memory (buffer_host works)
+    bool cost_follows_rows;   // cost by valid rows (cpu, cuda), else by the window (npu)
+    bool deterministic;       // keeps the contract of op.h
+    enum state_tag state_tag; // layout it reads
+    int window_max;
+};
+struct weights_options {
+    enum prog_class numerics;
+    bool pack_cache;                                               // keep and reuse packed weights on disk
+    bool (*on_progress)(void *arg, uint64_t done, uint64_t total); // bytes of the source; false cancels
+    void *on_progress_arg;
+};
+struct weights_info {
+    uint64_t bytes; // resident, packed
+    bool from_cache;
+    const char *cache_note; // why the cache was not used or not written, or NULL
+};
+struct unit_event {
+    uint64_t serial; // of the submission
+};
+struct unit_counters {
+    uint64_t n_steps, n_rows;
+    uint64_t busy_ns;
+    uint64_t op_ns[PROG_OP_COUNT]; // filled when profiling is on (TERN_PROFILE=1)
+};
+
+struct unit_driver {
+    const char *name;
+    // Is it usable here? *reason (borrowed, never NULL): the hardware found, or why not and what to do.
+    bool (*probe)(const char **reason);
+    enum tern_status (*open)(struct unit **out, const struct unit_options *o, struct tern_err *err);
+    void (*close)(struct unit *u);
+    void (*caps)(const struct unit *u, struct unit_caps *out);
+    // Zeroed memory. buffer_import borrows host memory for the buffer's life (units that cannot: TERN_UNSUPPORTED).
+    enum tern_status (*buffer_alloc)(struct unit *u, struct unit_buffer **out, uint64_t bytes, struct tern_err *err);
+    enum tern_status (*buffer_import)(struct unit *u, struct unit_buffer **out, void *host, uint64_t bytes,
+                                      struct tern_err *err);
+    void (*buffer_free)(struct unit *u, struct unit_buffer *b);
+    enum tern_status (*buffer_write)(struct unit *u, struct unit_buffer *b, uint64_t offset, const void *src,
+                                     uint64_t bytes, struct tern_err *err);
+    enum tern_status (*buffer_read)(struct unit *u, const struct unit_buffer *b, uint64_t offset, void *dst,
+                                    uint64_t bytes, struct tern_err *err);
+    enum tern_status (*buffer_copy)(struct unit *u, struct unit_buffer *dst, uint64_t dst_offset,
+                                    const struct unit_buffer *src, uint64_t src_offset, uint64_t bytes,
+                                    struct tern_err *err);
+    // Host address of a buffer, or NULL when host_memory is false.
+    void *(*buffer_host)(struct unit_buffer *b);
+    // Packs every weight that programs of this model use (or maps the cached pack). Shared by all its programs.
+    enum tern_status (*weights_import)(struct unit *u, struct unit_weights **out, const struct model *m,
+                                       const struct weights_options *o, struct weights_info *info,
+                                       struct tern_err *err);
+    void (*weights_free)(struct unit *u, struct unit_weights *w);
+    enum tern_status (*program_compile)(struct unit *u, struct unit_program **out, const struct prog *p,
+                                        struct unit_weights *w, struct tern_err *err);
+    void (*program_free)(struct unit *u, struct unit_program *p);
+    enum tern_status (*submit)(struct unit *u, struct unit_program *p, const struct step *s, struct unit_event *event,
+                               struct tern_err *err);
+    enum tern_status (*event_wait)(struct unit *u, const struct unit_event *event, struct tern_err *err);
+    bool (*event_poll)(struct unit *u, const struct unit_event *event);
+    // Brings states of another layout to this unit's (n_blocks blocks, one slot); TERN_UNSUPPORTED for unknown tags.
+    enum tern_status (*state_convert)(struct unit *u, const struct state_pool *dst, const struct state_pool *src,
+                                      const int32_t *dst_blocks, const int32_t *src_blocks, int n_blocks,
+                                      int32_t dst_slot, int32_t src_slot, struct tern_err *err);
+    void (*counters)(const struct unit *u, struct unit_counters *out);
+    uint64_t (*program_bytes)(const struct unit_program *p); // work memory it holds
+};
+// Each driver's handle begins with this.
+struct unit_base {
+    const struct unit_driver *driver;
+};
+static inline const struct unit_driver *unit_driver_of(const struct unit *u) {
+    return ((const struct unit_base *)(const void *)u)->driver;
+}
+
+extern const struct unit_driver unit_cpu_driver;
+extern const struct unit_driver unit_null_driver;
+// All drivers of this build, NULL-terminated, in order of preference.
+extern const struct unit_driver *const unit_drivers[];
+// By name ("cpu"); TERN_NOT_FOUND lists the names.
+enum tern_status unit_open(struct unit **out, const char *name, const struct unit_options *o, struct tern_err *err);
+void unit_close(struct unit *u); // NULL is fine
+
+// The cpu unit's pack cache, for `tern cache` (sizes in bytes).
+#define PACK_CACHE_BYTES_DEFAULT (20ull << 30) // limit of the folder; TERN_CACHE_BYTES overrides
+struct pack_cache_entry {
+    char file[256];
+    char model[128];
+    uint64_t bytes;
+    int64_t used_wall_s;
+    bool sound;      // header and checksum fit (checked by verify only; else header)
+    char fault[160]; // when not sound
+};
+enum tern_status pack_cache_list(void (*fn)(void *arg, const struct pack_cache_entry *e), void *arg, bool verify,
+                                 struct tern_err *err);
+// Removes the oldest entries until the folder holds at most bytes_max; unsound ones always. Reports what went.
+enum tern_status pack_cache_prune(uint64_t bytes_max, void (*fn)(void *arg, const struct pack_cache_entry *e),
+                                  void *arg, struct tern_err *err);
+// What this CPU has and what is used, for `tern doctor`: calls fn per row ("AVX-512 VNNI", present, usable, note).
+void unit_cpu_features_each(void (*fn)(void *arg, const char *feature, bool present, bool used, const char *note),
+                            void *arg);
+
+// The cpu unit's kernel list, for tests and benches: every row of kernels.inc against op/'s reference.
+int unit_cpu_kernels_count(void);
+// Runs row i's check with the seed on random and extreme inputs; TERN_UNSUPPORTED when this CPU lacks the ISA.
+enum tern_status unit_cpu_kernel_check(int i, uint64_t seed, struct tern_err *err);
+// Times the same call: name, work done per second (*rate in *unit_of_rate).
+enum tern_status unit_cpu_kernel_bench(int i, double seconds, double *rate, const char **unit_of_rate,
+                                       struct tern_err *err);
+const char *unit_cpu_kernel_name(int i);
