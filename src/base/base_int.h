@@ -10,12 +10,26 @@ int escape_step(struct str s, int *n_in, char out[ESCAPE_STEP_MAX]);
 // does when `more` says that s itself was cut. Never allocates. Returns the length.
 size_t escape_into(char *out, size_t cap, struct str s, bool more);
 
-// Clears the fault hook's hit: true when this system call shall fail with *errno_value (see os_fail_at).
-bool os_fault_hit(int *errno_value);
+// The line that progress_update() draws at now_ns, at most width columns. Returns its length.
+size_t progress_line(const struct progress *p, uint64_t done, uint64_t now_ns, int width, char *out, size_t cap);
 
 // Zeroed pages from the system, at huge-page borders when size is at least one of them. NULL when refused.
 void *os_pages_map(size_t size);
 void os_pages_unmap(void *p, size_t size);
+
+// Reads a small file whole into out (cap bytes, 0-terminated; the rest is cut) without allocating. False when
+// unreadable.
+bool os_read_small(const char *path, char *out, size_t cap);
+
+// Limits that Linux control groups (v1 and v2, with all ancestors) put on this process. root goes in front of
+// "/proc/self/cgroup" and "/sys/fs/cgroup": "" but for tests.
+struct cgroup_limits {
+    uint64_t memory_max; // bytes; UINT64_MAX: none
+    uint64_t
+        memory_free; // bytes that may still be taken under it, reclaimable page cache included; UINT64_MAX: no limit
+    double cpus;     // processor time per wall time; 0: no limit
+};
+void cgroup_limits_get(struct cgroup_limits *out, const char *root);
 
 // Poisoning makes AddressSanitizer see accesses to the unused parts of blocks that we carve ourselves.
 #if defined(__SANITIZE_ADDRESS__)
