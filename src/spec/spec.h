@@ -35,18 +35,26 @@ bool sampler_is_argmax(const struct sampler *s);
 void sampler_prompt(struct sampler *s, const int32_t *ids, size_t n);
 void sampler_accept(struct sampler *s, int32_t id);
 
+// What a constraint or a caller may ban: bit i%32 of word i/32 is id i; set = allowed. (n_vocab + 31) / 32 words.
 struct sampler_choice {
-    int32_t id;    // -1: nothing is allowed (constraint or bias banned everything)
-    float logit;   // after penalties and bias
-    float logprob; // over all ids at temperature 1 after penalties, bias and mask, before filters
+    int32_t id;  // -1: nothing is allowed (mask or bias banned everything)
+    float logit; // after penalties and bias
 };
-// Chooses for absolute position pos from logits [n_vocab] (unchanged). mask: allowed ids, 32 per word, or NULL.
+// Chooses for absolute position pos from logits [n_vocab] (unchanged). Order of the rules: bias, penalties, mask; then,
+// at temperature > 0, logits / T, and on that distribution top-k, top-p, min-p, each over what the one before left,
+// each keeping at least one id and preferring low ids among equals; then the noise. mask may be NULL.
 struct sampler_choice sampler_pick(struct sampler *s, const float *logits, int64_t pos, const uint32_t *mask);
-// The n best ids with log-probabilities of the last sampler_pick's distribution, best first (ties: lowest id); returns
-// how many.
+// Of the last sampler_pick: natural log-probability of an id over all ids at temperature 1, after bias, penalties and
+// mask, before filters; -inf for banned ids.
+float sampler_logprob(struct sampler *s, int32_t id);
+// The n likeliest ids of that distribution, best first (ties: lowest id); returns how many there are.
 int sampler_top(struct sampler *s, int n, int32_t *ids, float *logprobs);
+// Test view of the last sampler_pick: the ids that survived the filters, best first; returns how many (at most cap
+// written).
+int sampler_kept(const struct sampler *s, int32_t *ids, int cap);
 
-// The noise: -log(-log(u)), u in (0, 1) from Philox4x32-10 (Salmon et al. 2011) with key = seed, counter = (position,
-// id).
+// The noise: -log(-log(u)), u in (0, 1) from Philox4x32-10 (Salmon et al. 2011): key = seed, counter = (id / 4,
+// position), word id % 4; u = (word + 0.5) / 2^32.
 float sampler_gumbel(uint64_t seed, int64_t pos, int32_t id);
+#define SAMPLER_GUMBEL_MAX 22.9f // no noise exceeds it: -log(-log(1 - 2^-33))
 void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
