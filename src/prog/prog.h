@@ -109,7 +109,8 @@ struct step {
     } ports[8];
 };
 
-// Storage for building steps without allocation: capacity window rows, n_seqs sequences.
+// Storage for building steps without allocation: capacity window rows, n_seqs sequences. Adding beyond either is a bug
+// (TERN_BUG). What has no function here (out_begin, ports) is set in `step` between step_begin and step_end.
 struct step_builder {
     struct step step;
     int window, n_taps, seqs_cap;
@@ -131,7 +132,10 @@ int step_add_chain_row(struct step_builder *b, int seq, int32_t token, bool want
 int step_add_tree_row(struct step_builder *b, int seq, int32_t token, int parent, bool wants_out);
 // Appends a row of a bidirectional text (STEP_FULL): taps are centred when centred, else causal.
 int step_add_full_row(struct step_builder *b, int seq, int32_t token, bool centred, bool wants_out);
-// Sets row_last, fixes centred taps at text ends, and gives the finished step.
+// Appends row `row` of the verify step v to the accepted path of a sequence, for PROG_COMMIT: position, slot and taps are
+// taken over from v. Rows of a path come in its order, from the root on.
+int step_add_path_row(struct step_builder *b, int seq, const struct step *v, int row);
+// Sets row_last (-1 where the rows of a sequence are no single chain) and gives the finished step.
 const struct step *step_end(struct step_builder *b);
 
 // Parent of row i at distance n (0: itself), or a negative number when it is committed context.
@@ -148,10 +152,13 @@ enum prog_kind {
     PROG_SEGMENT, // the part between two attention cores: segment i starts behind the core of attention layer i-1 (from
                   // the residual and PORT_ATTN) and ends before the core of attention layer i (PORT_ROWS_OUT and
                   // PORT_QKV); the first starts from tokens, the last ends with the head
-    PROG_ATTN,   // one attention core alone: PORT_QKV -> K/V written, PORT_ATTN
-    PROG_LINEAR, // one weight: PORT_ROWS_IN -> PORT_ROWS_OUT, columns [out_begin, out_end) of the step
-    PROG_COMMIT, // after a verify step: rows = the accepted path in order. Moves their K/V to their positions (slot ->
-                 // pos) and writes the conv slot (conv_out) from conv_in and the window area
+    PROG_ATTN,    // one attention core alone: PORT_QKV -> K/V written, PORT_ATTN
+    PROG_LINEAR,  // one weight: PORT_ROWS_IN -> PORT_ROWS_OUT, columns [out_begin, out_end) of the step: rows are n_out
+                  // floats apart, columns outside the range stay as they are. Looks at n_rows alone of the step's rows
+    PROG_COMMIT, // after a verify step: rows = the accepted path in order (step_add_path_row). Moves their K/V to their
+                 // positions (slot -> pos, rows ascending) and writes conv_out. taps are those of the verify step, so a
+                 // row index means a row of the window area: the new slot's rows are taps 1 … n_taps-1 of row_last,
+                 // from the window area, conv_in's stored rows, or zero (ascending, so conv_out may be conv_in)
     PROG_ENCODER, // tokens -> final normed rows, bidirectional (STEP_FULL)
 };
 enum prog_port {
@@ -186,6 +193,7 @@ struct prog_spec {
     int n_out_max;               // rows that the head can serve in one step; 0 with no head output; -1: W
     uint32_t outputs;            // enum prog_output
     int layer_begin, layer_end;  // PROG_LAYERS
+    int state_begin, state_end;  // layers of the pools that it runs on (state_layout); 0, 0: the whole model
     int index;                   // PROG_SEGMENT: 0 … n_attn; PROG_ATTN: attention layer 0 … n_attn-1
     const struct tensor *weight; // PROG_LINEAR
     int feature_layers[PROG_FEATURES_MAX];
@@ -208,7 +216,7 @@ enum prog_op_kind {
     PROG_OP_TAP,          // copies in[0] into PORT_FEATURES at column index * n_embd
     PROG_OP_HEAD,         // rows out_rows of in[0]: norm w[0], then w[1]: logits, argmax, hidden as the outputs ask
     PROG_OP_NORM_OUT,     // encoder: final norm of all rows to PORT_HIDDEN
-    PROG_OP_PORT_IN,      // out[0] = port `index`
+    PROG_OP_PORT_IN,      // out[0] = port `index` (out[1], out[2] beside it, for PORT_QKV)
     PROG_OP_PORT_OUT,     // port `index` = in[0] (in[1], in[2] beside it, for PORT_QKV)
     PROG_OP_COMMIT,       // see PROG_COMMIT
     PROG_OP_COUNT
@@ -240,8 +248,13 @@ struct prog {
     int n_ops;
     struct prog_value *values;
     int n_values;
-    uint64_t work_bytes; // of the planned values
-    bool needs_state;
+    uint64_t work_bytes;        // of the planned values
+    bool needs_state;           // steps need a pool
+    bool reads_tokens;          // starts with PROG_OP_EMBED
+    bool has_attn, has_conv;    // ops that touch KV blocks / conv slots
+    bool has_head;              // PROG_OP_HEAD: out_rows count
+    uint32_t ports;             // bit per enum prog_port that ops read or write
+    int n_out_max;              // of the spec, -1 resolved
     int layer_begin, layer_end; // what it covers
     struct arena arena;
 };
@@ -251,8 +264,10 @@ void prog_free(struct prog *p);
 // Checks a program against the rules of the IR: shapes, lifetimes, no overlap of live buffers, weights of the right
 // size, ports. A failure is a bug of a builder; the message names the op.
 enum tern_status prog_verify(const struct prog *p, struct tern_err *err);
-// Checks a step against a program and its pool: ranges, parents before children, taps, tables, ports. Cheap: once per
-// step.
+// Bytes that a step needs behind its port's offset: 0 when the program has no such port or the step leaves it unused.
+uint64_t prog_port_bytes(const struct prog *p, const struct step *s, enum prog_port port);
+// Checks a step against a program and its pool: ranges, parents before children, taps, tables, ports bound (their
+// buffers' sizes are the unit's to check). Cheap: once per step.
 enum tern_status step_check(const struct prog *p, const struct step *s, struct tern_err *err);
 bool prog_dump(const struct prog *p, struct buf *out); // one line per op, for people
 // Arithmetic and memory traffic of one step with n_rows rows, n_out head rows, behind ctx positions.
