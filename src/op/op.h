@@ -51,8 +51,11 @@ void op_quantise_weights(enum format f, const float *x, int64_t n, uint8_t *row)
 
 // ---------------------------------------------------------------------------------------------------- activations
 
+// Below this magnitude a group counts as zero: 127 / amax must stay finite.
+#define OP_AMAX_MIN 0x1p-120f
+
 // A row of activations as int8: per OP_GROUP values amax / 127 is the scale, q = round-to-nearest-even(x * (127 /
-// amax)), all zeros when amax is 0. NaN or infinity in the group: scale NaN (so that it shows), q zero. sum[g] is the
+// amax)); scale and q all zeros when amax < OP_AMAX_MIN. NaN or infinity in the group: scale NaN (so that it shows), q zero. sum[g] is the
 // integer sum of q over 16 values (twice as many entries as scales): formats with groups of 32 add two. n is a multiple
 // of 32 (shorter rows are padded with zeros by the caller).
 void op_quantise_row(const float *x, int n, int8_t *q /* [n] */, float *scale /* [n/32] */, int32_t *sum /* [n/16] */);
@@ -71,7 +74,9 @@ void op_linear_fp32(enum format f, const uint8_t *w, int n_out, int n_in, const 
 // functions
 
 // e^x by own polynomial with fma, equal bits everywhere. Max error 2 ulp on [-87.33, 88.72]; below: 0 (flushed before
-// subnormals), above: +inf; NaN stays NaN. Kernels repeat exactly these steps.
+// subnormals), above: +inf; NaN stays NaN. Kernels repeat exactly these steps:
+//   n = round-to-nearest-even(x * LOG2E);  r = fma(n, -LN2_HI, x);  r = fma(n, -LN2_LO, r)
+//   p = C5;  p = fma(p, r, C4) … fma(p, r, C0);  y = fma(p, r * r, r) + 1;  result y * 2^n (exact)
 #define OP_EXP_LO -87.33654f
 #define OP_EXP_HI 88.72283f
 #define OP_LOG2E 1.44269504088896341f
@@ -142,5 +147,5 @@ void op_attention_finish(const struct op_attn_part *a, int head_dim, float *y);
 
 // ---------------------------------------------------------------------------------------------------- choice
 
-// Index of the largest value; ties to the lowest index; NaN never wins; all NaN: -1.
+// Index of the largest value; ties to the lowest index; NaN never wins; all NaN, or n = 0: -1, and *max is NaN.
 int32_t op_argmax(const float *x, int n, float *max);

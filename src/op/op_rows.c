@@ -1,0 +1,59 @@
+// Operations on one row: norms, rotary positions, the gated short convolution, elementwise work.
+#include "base/base.h"
+#include <math.h>
+#include "op/op_int.h"
+
+static float rms_factor(const float *x, int n, float eps) { return 1 / sqrtf(op_sum_squares(x, n) / (float)n + eps); }
+
+void op_rmsnorm(const float *x, const float *w, int n, float eps, float *y) {
+    const float r = rms_factor(x, n, eps);
+    for (int i = 0; i < n; i++) y[i] = (x[i] * r) * w[i];
+}
+
+void op_rope_table(int32_t pos, const double *freq, int half, float *out) {
+    for (int i = 0; i < half; i++) {
+        const double angle = (double)pos * freq[i];
+        out[i] = (float)cos(angle);
+        out[half + i] = (float)sin(angle);
+    }
+}
+
+void op_rope_freqs(float base, int head_dim, const float *factors, double *freq) {
+    for (int i = 0; i < head_dim / 2; i++) {
+        freq[i] = pow((double)base, -2.0 * i / head_dim);
+        if (factors) freq[i] /= (double)factors[i];
+    }
+}
+
+void op_qk_norm_rope(float *head, int head_dim, const float *w, float eps, const float *table, bool interleaved) {
+    const int half = head_dim / 2;
+    if (w) op_rmsnorm(head, w, head_dim, eps, head);
+    for (int i = 0; i < half; i++) {
+        float *pa = interleaved ? &head[2 * i] : &head[i];
+        float *pb = interleaved ? &head[2 * i + 1] : &head[i + half];
+        const float a = *pa, b = *pb, c = table[i], s = table[half + i];
+        *pa = fmaf(a, c, -(b * s));
+        *pb = fmaf(b, c, a * s);
+    }
+}
+
+void op_swiglu(const float *gate, const float *up, int n, float *y) {
+    for (int i = 0; i < n; i++) y[i] = op_silu(gate[i]) * up[i];
+}
+
+void op_add(const float *a, const float *b, int n, float *y) {
+    for (int i = 0; i < n; i++) y[i] = a[i] + b[i];
+}
+
+void op_conv_gate(const float *bcx, int n, float *u_out) {
+    for (int i = 0; i < n; i++) u_out[i] = bcx[i] * bcx[2 * n + i];
+}
+
+void op_short_conv(const float *const *u, const float *taps, int len, int n, const float *c, float *y) {
+    for (int i = 0; i < n; i++) {
+        const float *w = &taps[i * len];
+        float v = w[0] * (u[0] ? u[0][i] : 0.0f);
+        for (int j = 1; j < len; j++) v = fmaf(w[j], u[j] ? u[j][i] : 0.0f, v);
+        y[i] = c[i] * v;
+    }
+}
