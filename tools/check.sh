@@ -1,0 +1,149 @@
+#!/bin/sh
+# tools/check.sh [TIER…]: runs the tiers named (default: style gcc) and ends with one line, "N passed, N failed" (and
+# ", N skipped"); exit 1 when anything failed. Every check and every test program counts as one.
+#
+#   style   what tools/check_*.sh hold, and that each of them can fail
+#   gcc     build/            the default build and all its tests
+#   clang   build/clang       the same with clang
+#   san     build/san         AddressSanitizer and UndefinedBehaviorSanitizer
+#   tsan    build/tsan        ThreadSanitizer
+#   fault   build/            only the fault suite
+#   cross   build/aarch64     aarch64, its tests under qemu
+#
+# With CI=true warnings are errors. What a tier needs but does not find (clang, a cross compiler) is one skipped check.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+passed=0
+failed=0
+skipped=0
+failures=''
+start=$(date +%s)
+log=$(mktemp) || exit 1
+trap 'rm -f "$log"' EXIT
+
+pass() { passed=$((passed + 1)); printf 'ok    %s\n' "$1"; }
+skip() { skipped=$((skipped + 1)); printf 'skip  %s: %s\n' "$1" "$2"; }
+fail() {
+    failed=$((failed + 1))
+    failures="$failures
+      $1"
+    printf 'FAIL  %s\n' "$1"
+    sed 's/^/      /' "$log" | tail -n "${2:-60}"
+}
+
+# one NAME COMMAND…: a check that is a command.
+one() {
+    name=$1
+    shift
+    "$@" >"$log" 2>&1
+    case $? in
+    0) pass "$name" ;;
+    77) skip "$name" "$(tail -n 1 "$log")" ;;
+    *) fail "$name" ;;
+    esac
+}
+
+count_of() { awk -v what="$1" 'index($0, what) == 1 { n = $NF } END { print n + 0 }' "$log"; }
+
+# tests NAME FOLDER MESON_TEST_ARGUMENT…: the tests of a build folder, each counted.
+tests() {
+    name=$1
+    folder=$2
+    shift 2
+    meson test -C "$folder" --no-rebuild --print-errorlogs "$@" >"$log" 2>&1
+    code=$?
+    ok=$(($(count_of 'Ok:') + $(count_of 'Expected Fail:')))
+    bad=$(($(count_of 'Fail:') + $(count_of 'Unexpected Pass:') + $(count_of 'Timeout:')))
+    none=$(count_of 'Skipped:')
+    passed=$((passed + ok))
+    skipped=$((skipped + none))
+    if [ "$bad" -gt 0 ]; then
+        fail "$name: $bad of $((ok + bad)) tests" 200
+        failed=$((failed + bad - 1))
+    elif [ "$code" -ne 0 ] || [ "$ok" -eq 0 ]; then
+        fail "$name: no test ran or the runner failed ($code)"
+    else
+        printf 'ok    %s: %s tests (%s skipped)\n' "$name" "$ok" "$none"
+    fi
+}
+
+# build NAME FOLDER MESON_SETUP_ARGUMENT…: configures once, builds; fails the tier when it does not build.
+build() {
+    name=$1
+    folder=$2
+    shift 2
+    [ "${CI:-}" = true ] && set -- --werror "$@"
+    # A folder that was set up before the test libraries were installed (make run) is set up anew.
+    if [ -f "$folder/build.ninja" ] && ! grep -q '"name": "tests", "value": "enabled"' "$folder/meson-info/intro-buildoptions.json"; then
+        rm -f "$folder/build.ninja"
+        set -- --wipe "$@"
+    fi
+    if [ ! -f "$folder/build.ninja" ]; then
+        if ! meson setup "$folder" -Dtests=enabled "$@" >"$log" 2>&1; then
+            fail "$name: meson setup"
+            return 1
+        fi
+    fi
+    if ! ninja -C "$folder" >"$log" 2>&1; then
+        grep -nE 'error|warning|FAILED' "$log" >"$log.short" && mv "$log.short" "$log"
+        fail "$name: build"
+        return 1
+    fi
+    pass "$name: build"
+}
+
+tier_style() {
+    one 'text: blanks, line ends, unfinished work' tools/check_text.sh .
+    one 'format: clang-format 14' tools/check_format.sh .
+    one 'functions that base/ wraps' tools/check_banned.sh .
+    one 'include table' tools/check_includes.sh .
+    one 'file names' tools/check_names.sh .
+    one 'file and function sizes' tools/check_sizes.sh .
+    one 'headers compile alone' tools/check_headers.sh .
+    one 'models and file sizes' tools/check_files.sh .
+    one 'the checks can fail' test/style/style_selftest.sh
+}
+
+sanitizer() { # NAME FOLDER b_sanitize
+    build "$1" "$2" -Db_sanitize="$3" -Db_lundef=false -Ddefault_library=static -Dc_args=-fno-sanitize-recover=all &&
+        ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
+            TSAN_OPTIONS=halt_on_error=1 tests "$1" "$2" -t 5
+}
+
+tier_gcc() { build "$(${CC:-cc} --version | head -n 1)" build && tests 'tests' build; }
+tier_fault() { build 'fault' build && tests 'fault' build --suite fault; }
+tier_san() { sanitizer 'address and undefined' build/san address,undefined; }
+tier_tsan() { sanitizer 'thread' build/tsan thread; }
+tier_clang() {
+    command -v clang >/dev/null 2>&1 || { skip clang 'not installed'; return; }
+    CC=clang build 'clang' build/clang && tests 'clang' build/clang
+}
+tier_cross() {
+    tools/cross_aarch64.sh build/aarch64 >"$log" 2>&1
+    case $? in
+    0) ;;
+    77) skip 'aarch64' "$(tail -n 1 "$log")"; return ;;
+    *) fail 'aarch64: set-up'; return ;;
+    esac
+    build 'aarch64' build/aarch64 && tests 'aarch64 under qemu' build/aarch64 -t 10
+}
+
+[ $# -gt 0 ] || set -- style gcc
+for tier in "$@"; do
+    case $tier in
+    style | gcc | clang | san | tsan | fault | cross) "tier_$tier" ;;
+    *)
+        echo "check.sh: no tier '$tier' (style gcc clang san tsan fault cross)" >&2
+        exit 2
+        ;;
+    esac
+done
+
+[ -z "$failures" ] || printf '\nfailed:%s\n' "$failures"
+printf '\n%s seconds\n' $(($(date +%s) - start))
+if [ $skipped -gt 0 ]; then
+    echo "$passed passed, $failed failed, $skipped skipped"
+else
+    echo "$passed passed, $failed failed"
+fi
+[ $failed -eq 0 ]

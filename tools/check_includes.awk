@@ -1,0 +1,71 @@
+# The include table (doc/architecture.md). Each row: folder, then the folders whose face header it may include. Every
+# folder may include tern.h and its own headers.
+function bad(what) {
+    print file ":" FNR ": " what
+    n_bad++
+}
+BEGIN {
+    may["base"] = ""
+    may["model"] = may["text"] = may["op"] = may["meter"] = "base"
+    may["prog"] = "base model op"
+    may["unit"] = "base op prog"
+    may["plan"] = "base prog unit"
+    may["spec"] = "base prog plan"
+    may["policy"] = "base prog unit plan spec meter"
+    may["engine"] = "base model text op prog unit plan spec meter policy"
+    may["app"] = "base"
+    # Programs of app/ that measure or explain the inside also see what they measure.
+    inside = "base model text op prog unit plan spec meter policy"
+    plain = " assert ctype errno float inttypes iso646 limits math setjmp stdalign stdarg stdatomic stdbool stddef " \
+        "stdint stdio stdlib stdnoreturn string "
+
+    n = split(file, part, "/")
+    folder = part[1] == "src" ? part[2] : "include"
+    sub_folder = folder == "unit" && n > 3 ? part[3] : ""
+    name = part[n]
+    if (folder != "include" && !(folder in may)) bad("folder " folder " is not in the include table")
+    allowed = " " may[folder] " "
+    if (folder == "app" && name ~ /^(bench|study|sim|explain)/) allowed = " " inside " "
+    os_layer = folder ~ /^(base|meter|unit)$/
+}
+/^[ \t]*#[ \t]*include/ {
+    n_include++
+    if (!match($0, /[<"][^>"]*[>"]/)) {
+        bad("#include of a macro")
+        next
+    }
+    what = substr($0, RSTART + 1, RLENGTH - 2)
+    if (n_include == 1 && name ~ /\.c$/ && folder != "include" && what != "base/base.h" && folder != "base")
+        bad("base/base.h must be the first include")
+    if (substr($0, RSTART, 1) == "<") {
+        base_name = what
+        sub(/\.h$/, "", base_name)
+        if (!os_layer && index(plain, " " base_name " ") == 0)
+            bad("<" what ">: system headers belong to base/, meter/ and unit/")
+        next
+    }
+    if (what == "tern.h") next
+    depth = split(what, step, "/")
+    if (what ~ /\.\./) {
+        bad("\"" what "\": no way up in an include")
+        next
+    }
+    to = depth > 1 ? step[1] : folder
+    if (depth > 1 && (sub_folder != "" && to == sub_folder)) to = "unit"
+    if (to == folder) {
+        # Inside a folder: free, but the units never see one another.
+        if (depth > 2 && to == "unit" && step[2] != sub_folder && sub_folder != "")
+            bad("unit/" sub_folder " must not see unit/" step[2])
+        if (depth > 2 && to == "unit" && sub_folder == "" && step[3] != step[2] ".h")
+            bad("\"" what "\": unit/ sees only the face of unit/" step[2])
+        next
+    }
+    if (!(to in may)) bad("\"" what "\": no such folder in the include table")
+    else if (index(allowed, " " to " ") == 0) bad(folder "/ must not include " to "/ (\"" what "\")")
+    else if (step[2] != to ".h" || depth != 2) bad("\"" what "\": only the face " to "/" to ".h crosses the border")
+}
+/^[ \t]*#[ \t]*(if|ifdef|ifndef|elif)/ && !os_layer {
+    if (match($0, /__linux|__gnu_linux|__APPLE__|_WIN32|__FreeBSD__|__unix|__x86_64|__i386|__aarch64|__arm|__AVX|__SSE|__FMA|__F16C|__ARM_|__AMX|__CUDA|__NVCC|__GLIBC|__ANDROID__/))
+        bad("#if on " substr($0, RSTART, RLENGTH) "…: only base/, meter/ and unit/ know systems and vendors")
+}
+END { exit n_bad > 0 }
