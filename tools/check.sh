@@ -110,7 +110,11 @@ sanitizer() { # NAME FOLDER b_sanitize
             TSAN_OPTIONS=halt_on_error=1 tests "$1" "$2" -t 5
 }
 
-tier_gcc() { build "$(${CC:-cc} --version | head -n 1)" build && tests 'tests' build; }
+tier_gcc() {
+    build "$(${CC:-cc} --version | head -n 1)" build || return
+    tests 'tests' build
+    one 'the installed library from outside' tools/check_install.sh build
+}
 tier_fault() { build 'fault' build && tests 'fault' build --suite fault; }
 tier_san() { sanitizer 'address and undefined' build/san address,undefined; }
 tier_tsan() { sanitizer 'thread' build/tsan thread; }

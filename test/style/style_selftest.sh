@@ -117,7 +117,9 @@ expect sizes 'the median file has'
 
 printf 'size_t x;\n' >>src/model/model_int.h && expect headers 'src/model/model_int.h: does not compile alone'
 printf '// x\nint y;\n' >src/model/nopragma.h && expect headers 'no #pragma once'
-printf 'int class(int new);\n' >>include/tern.h && expect headers 'does not compile as C++'
+if command -v c++ >/dev/null 2>&1 || command -v g++ >/dev/null 2>&1 || command -v clang++ >/dev/null 2>&1; then
+    printf 'int class(int new);\n' >>include/tern.h && expect headers 'does not compile as C++'
+fi
 
 printf 'other\n' >models/small.gguf && expect files 'not what models/SHA256SUMS says'
 printf 'x\n' >models/more.gguf && expect files 'not in models/SHA256SUMS'
