@@ -55,9 +55,9 @@ void op_quantise_weights(enum format f, const float *x, int64_t n, uint8_t *row)
 #define OP_AMAX_MIN 0x1p-120f
 
 // A row of activations as int8: per OP_GROUP values amax / 127 is the scale, q = round-to-nearest-even(x * (127 /
-// amax)); scale and q all zeros when amax < OP_AMAX_MIN. NaN or infinity in the group: scale NaN (so that it shows), q zero. sum[g] is the
-// integer sum of q over 16 values (twice as many entries as scales): formats with groups of 32 add two. n is a multiple
-// of 32 (shorter rows are padded with zeros by the caller).
+// amax)); scale and q all zeros when amax < OP_AMAX_MIN. NaN or infinity in the group: scale NaN (so that it shows), q
+// zero. sum[g] is the integer sum of q over 16 values (twice as many entries as scales): formats with groups of 32 add
+// two. n is a multiple of 32 (shorter rows are padded with zeros by the caller).
 void op_quantise_row(const float *x, int n, int8_t *q /* [n] */, float *scale /* [n/32] */, int32_t *sum /* [n/16] */);
 // One scale for the whole row (FORMAT_I8C).
 void op_quantise_row_whole(const float *x, int n, int8_t *q, float *scale /* [1] */);
