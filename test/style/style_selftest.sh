@@ -93,7 +93,10 @@ printf '#include "unit/cpu/cpu_open.h"\n' >>src/unit/unit.h && expect includes '
 printf '#include "../base/base.h"\n' >>src/model/open.c && expect includes 'no way up'
 printf '#include <sys/mman.h>\n' >>src/model/open.c && expect includes 'system headers belong to'
 printf '#ifdef __linux__\n#endif\n' >>src/model/open.c && expect includes '#if on __linux'
-printf '// x\n#include "model/model.h"\n' >src/model/late.c && expect includes 'base/base.h must be the first'
+printf '// x\n#include <string.h>\n#include "base/base.h"\n' >src/model/late.c && expect includes 'base/base.h must be the first'
+printf '// x\n#include "model/model_int.h"\n' >src/model/late.c && expect includes 'base/base.h must be the first'
+printf '// x\n#include "model/model.h"\n' >src/model/late.c && passes includes 'base.h through the own face'
+sound_tree
 printf '// x\n#include "base/base.h"\n#include "model/model.h"\n' >src/app/chat.c && expect includes 'app/ must not include model/'
 printf '// x\n#include "base/base.h"\n#include "model/model.h"\n' >src/app/bench.c && passes includes 'bench sees what it measures'
 sound_tree
