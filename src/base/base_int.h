@@ -1,6 +1,7 @@
 // Private to base/: pieces that several of its files share.
 #pragma once
 #include "base/base.h"
+#include <stdatomic.h>
 
 // One step of escaping for a terminal: reads one code point, or one ill-formed byte run, at the start of s (not empty)
 // and writes it to out, as it is or as \xNN per byte. Returns bytes written; *n_in is the number of bytes read.
@@ -30,6 +31,40 @@ struct cgroup_limits {
     double cpus;     // processor time per wall time; 0: no limit
 };
 void cgroup_limits_get(struct cgroup_limits *out, const char *root);
+
+// True while mem_freeze holds on this thread.
+bool mem_is_frozen(void);
+
+// A logical processor that this process may use.
+#define CPU_SLOTS_MAX 1024
+struct cpu_slot {
+    int cpu;  // the system's number; -1 where threads cannot be pinned
+    int core; // equal for the threads of one physical core
+    int kind; // larger is faster
+};
+// What the affinity mask tells (all of one kind where the system does not say). Returns the count, at least 1.
+int cpu_slots_affinity(struct cpu_slot slots[CPU_SLOTS_MAX]);
+// The same in order of preference, through hwloc when built in; *source (nullable) becomes "hwloc" or "affinity".
+int cpu_slots_get(struct cpu_slot slots[CPU_SLOTS_MAX], const char **source);
+// Sorts: fast kinds first, in a kind the first thread of every core before second ones, then by number.
+void cpu_slots_order(struct cpu_slot *slots, int n);
+struct cpu_topology cpu_slots_summary(const struct cpu_slot *slots, int n);
+// Threads that a team gets by default on these slots under a quota (0: none) of processor time.
+int cpu_threads_default(const struct cpu_topology *topology, double quota);
+bool thread_pin_self(int cpu); // false where the system refuses or cannot
+
+// Blocking on a 32-bit word: futex on Linux, a mutex and a condition elsewhere (and with TERN_PARK_PTHREAD, to test that).
+#if defined(__linux__) && !defined(TERN_PARK_PTHREAD)
+#define PARK_FUTEX 1
+#endif
+struct park {
+    struct os_mutex *mutex; // NULL with PARK_FUTEX
+    struct os_cond *cond;
+};
+bool park_init(struct park *p); // false: no memory
+void park_release(struct park *p);
+void park_wait(struct park *p, _Atomic uint32_t *word, uint32_t value); // returns, perhaps early, once *word != value
+void park_wake_all(struct park *p, _Atomic uint32_t *word);             // after *word was changed
 
 // Poisoning makes AddressSanitizer see accesses to the unused parts of blocks that we carve ourselves.
 #if defined(__SANITIZE_ADDRESS__)

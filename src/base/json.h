@@ -18,7 +18,8 @@ enum json_event {
     JSON_END,   // after the one top-level value
     JSON_NULL,
     JSON_BOOL,   // .boolean
-    JSON_NUMBER, // .text is the literal; .is_int and .integer when it is an exact int64; .number always
+    JSON_NUMBER, // .text is the literal; .is_int and .integer when it is written without fraction and exponent and
+                 // fits an int64; .number always (beyond a double's range is refused)
     JSON_STRING, // .text, unescaped
     JSON_KEY,    // .text, unescaped; the value's event comes next
     JSON_OBJECT, // '{'
@@ -50,7 +51,8 @@ struct json_item {
 };
 // Advances. Returns the event, also stored in item->event.
 enum json_event json_next(struct json *j, struct json_item *item, struct tern_err *err);
-// Called right after a JSON_KEY: skips its whole value. Called after JSON_OBJECT/JSON_ARRAY: skips to its end.
+// Called right after a JSON_KEY: skips its whole value. Called after JSON_OBJECT/JSON_ARRAY: skips to its end. After any
+// other event there is nothing to skip.
 enum tern_status json_skip(struct json *j, struct tern_err *err);
 // Called right after a JSON_KEY, or when a value is next: the raw bytes of the value (borrowed from the input),
 // skipped.
@@ -74,6 +76,7 @@ void json_write_object_end(struct json_writer *w);
 void json_write_array(struct json_writer *w);
 void json_write_array_end(struct json_writer *w);
 void json_write_key(struct json_writer *w, const char *key);
+void json_write_key_str(struct json_writer *w, struct str key); // the same for a view
 void json_write_str(struct json_writer *w, struct str s);
 void json_write_int(struct json_writer *w, int64_t v);
 void json_write_f64(struct json_writer *w, double v); // shortest form that reads back equal; NaN and inf as null

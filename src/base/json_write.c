@@ -32,10 +32,12 @@ void json_write_object_end(struct json_writer *w) { container_end(w, '}'); }
 void json_write_array(struct json_writer *w) { container_begin(w, '['); }
 void json_write_array_end(struct json_writer *w) { container_end(w, ']'); }
 
-void json_write_key(struct json_writer *w, const char *key) {
+void json_write_key(struct json_writer *w, const char *key) { json_write_key_str(w, str_from(key)); }
+
+void json_write_key_str(struct json_writer *w, struct str key) {
     TERN_ASSERT(w->depth > 0 && !w->after_key);
     separate(w);
-    json_put_quoted(w->buf, str_from(key));
+    json_put_quoted(w->buf, key);
     buf_putc(w->buf, ':');
     w->after_key = true;
 }

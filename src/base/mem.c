@@ -157,6 +157,8 @@ void mem_fail_at(uint64_t n, bool persistent) {
     PUT(fail_call, n == 0 ? 0 : GET(n_calls) + n);
 }
 
+bool mem_is_frozen(void) { return freeze_depth > 0; }
+
 void mem_freeze(bool on) {
     if (!on && freeze_depth == 0) TERN_BUG("the allocator was thawed more often than frozen");
     freeze_depth += on ? 1 : -1;

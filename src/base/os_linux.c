@@ -1,7 +1,12 @@
-// Linux: memory of the machine and of this process, from /proc.
+// Linux: memory of the machine and of this process, from /proc; processors, from the affinity mask and /sys.
+#define _GNU_SOURCE 1
 #include "base/base.h"
 #include "base/base_int.h"
 #ifdef __linux__
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 // The number after "key" in a /proc file of "key: value kB" lines, in bytes; 0 when absent.
@@ -33,4 +38,37 @@ uint64_t os_ram_available(void) {
 
 uint64_t os_rss(void) { return proc_kib("/proc/self/status", STR("\nVmRSS:")); }
 uint64_t os_rss_max(void) { return proc_kib("/proc/self/status", STR("\nVmHWM:")); }
+
+// The lowest thread of cpu's core; cpu itself when /sys does not tell.
+static int core_leader(int cpu) {
+    char path[96], text[64];
+    snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+    if (!os_read_small(path, text, sizeof(text))) return cpu;
+    size_t n = 0;
+    while (text[n] >= '0' && text[n] <= '9') n++;
+    int64_t leader;
+    return str_to_i64((struct str){text, n}, &leader) && leader <= cpu ? (int)leader : cpu;
+}
+
+int cpu_slots_affinity(struct cpu_slot slots[CPU_SLOTS_MAX]) {
+    cpu_set_t set[8]; // 8192 processors: the kernel refuses a mask smaller than its own
+    int n = 0;
+    memset(set, 0, sizeof(set));
+    if (sched_getaffinity(0, sizeof(set), set) == 0) {
+        for (int cpu = 0; cpu < (int)sizeof(set) * 8 && n < CPU_SLOTS_MAX; cpu++) {
+            if (!CPU_ISSET_S((size_t)cpu, sizeof(set), set)) continue;
+            slots[n++] = (struct cpu_slot){.cpu = cpu, .core = core_leader(cpu)};
+        }
+    }
+    if (n == 0) slots[n++] = (struct cpu_slot){.cpu = -1};
+    return n;
+}
+
+bool thread_pin_self(int cpu) {
+    cpu_set_t set[8];
+    if (cpu < 0 || cpu >= (int)sizeof(set) * 8) return false;
+    memset(set, 0, sizeof(set));
+    CPU_SET_S((size_t)cpu, sizeof(set), set);
+    return sched_setaffinity(0, sizeof(set), set) == 0;
+}
 #endif

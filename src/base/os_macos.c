@@ -1,6 +1,7 @@
-// macOS: memory of the machine and of this process, from the Mach kernel.
+// macOS: memory of the machine and of this process, from the Mach kernel; processors, from sysctl.
 #define _DARWIN_C_SOURCE 1
 #include "base/base.h"
+#include "base/base_int.h"
 #ifdef __APPLE__
 #include <mach/mach.h>
 #include <sys/resource.h>
@@ -31,5 +32,27 @@ uint64_t os_rss(void) {
 uint64_t os_rss_max(void) {
     struct rusage usage;
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss : 0;
+}
+
+static int sysctl_int(const char *name) {
+    int v = 0;
+    size_t len = sizeof(v);
+    return sysctlbyname(name, &v, &len, NULL, 0) == 0 ? v : 0;
+}
+
+// perflevel0 is the fastest kind; Apple's own processors have one thread per core. Threads cannot be pinned.
+int cpu_slots_affinity(struct cpu_slot slots[CPU_SLOTS_MAX]) {
+    int n_logical = MAX(sysctl_int("hw.logicalcpu"), 1), n_cores = MAX(sysctl_int("hw.physicalcpu"), 1);
+    int n_fast = sysctl_int("hw.perflevel0.logicalcpu");
+    if (n_fast == 0) n_fast = n_logical;
+    n_logical = MIN(n_logical, CPU_SLOTS_MAX);
+    for (int i = 0; i < n_logical; i++)
+        slots[i] = (struct cpu_slot){.cpu = -1, .core = i % n_cores, .kind = i < n_fast ? 1 : 0};
+    return n_logical;
+}
+
+bool thread_pin_self(int cpu) {
+    (void)cpu;
+    return false;
 }
 #endif
