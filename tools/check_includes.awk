@@ -25,7 +25,7 @@ BEGIN {
     may["policy"] = "base prog unit plan spec meter"
     may["engine"] = "base model text op prog unit plan spec meter policy"
     may["app"] = "base"
-    # Programs of app/ that measure or explain the inside also see what they measure.
+    # Programs of app/ that measure, show or explain the inside also see what they look at.
     inside = "base model text op prog unit plan spec meter policy"
     plain = " assert ctype errno float inttypes iso646 limits math setjmp stdalign stdarg stdatomic stdbool stddef " \
         "stdint stdio stdlib stdnoreturn string "
@@ -36,7 +36,7 @@ BEGIN {
     name = part[n]
     if (folder != "include" && !(folder in may)) bad("folder " folder " is not in the include table")
     allowed = " " may[folder] " "
-    if (folder == "app" && name ~ /^(bench|study|sim|explain)/) allowed = " " inside " "
+    if (folder == "app" && name ~ /^(bench|study|sim|explain|show|doctor|cache)/) allowed = " " inside " "
     os_layer = folder ~ /^(base|meter|unit)$/
 }
 /^[ \t]*#[ \t]*include/ {
