@@ -108,6 +108,7 @@ typedef void (*cpu_short_conv_fn)(const float *const *u, const float *taps_by_ta
 typedef void (*cpu_attention_block_fn)(const float *const *q, int n_q, const uint8_t *k_half, const uint8_t *v_half,
                                        int n_pos, int head_dim, struct op_attn_part *const *parts);
 typedef void (*cpu_attention_combine_fn)(struct op_attn_part *a, const struct op_attn_part *b, int head_dim);
+typedef void (*cpu_attention_finish_fn)(const struct op_attn_part *a, int head_dim, float *y);
 typedef void (*cpu_kv_write_fn)(uint8_t *k_half, uint8_t *v_half, int pos_in_block, const float *k, const float *v,
                                 int head_dim);
 typedef int32_t (*cpu_argmax_fn)(const float *x, int n, float *max);
@@ -126,6 +127,7 @@ struct cpu_kernels {
     cpu_short_conv_fn short_conv;              // taps transposed by the pack: [len][n]
     cpu_attention_block_fn attention_block[3]; // by op_kv_type
     cpu_attention_combine_fn attention_combine;
+    cpu_attention_finish_fn attention_finish;
     cpu_kv_write_fn kv_write[3];
     cpu_argmax_fn argmax;
 };

@@ -54,6 +54,8 @@ enum tern_status kernel_check_attention_block(const struct kernel_row *row, stru
                                               struct tern_err *err);
 enum tern_status kernel_check_attention_combine(const struct kernel_row *row, struct kernel_trial *t,
                                                 struct tern_err *err);
+enum tern_status kernel_check_attention_finish(const struct kernel_row *row, struct kernel_trial *t,
+                                               struct tern_err *err);
 enum tern_status kernel_check_kv_write(const struct kernel_row *row, struct kernel_trial *t, struct tern_err *err);
 enum tern_status kernel_check_argmax(const struct kernel_row *row, struct kernel_trial *t, struct tern_err *err);
 

@@ -142,6 +142,33 @@ enum tern_status kernel_check_attention_combine(const struct kernel_row *row, st
     return status;
 }
 
+static void finish_call(void *arg) {
+    struct attn_case *c = arg;
+    ((cpu_attention_finish_fn)c->row->fn)(c->parts[0], c->head_dim, c->values);
+}
+
+enum tern_status kernel_check_attention_finish(const struct kernel_row *row, struct kernel_trial *t,
+                                               struct tern_err *err) {
+    struct attn_case c;
+    TRY(case_open(&c, row, t, err));
+    enum tern_status status = TERN_OK;
+    c.head_dim = 64;
+    part_fill(&c, c.parts[0], 1.0f);
+    if (t->bench_seconds > 0) kernel_time(t, finish_call, &c, 64 * 1e-9, "Gvalues/s");
+    for (int i = 0; status == TERN_OK && t->bench_seconds <= 0 && i < N_HEAD_DIMS * 4; i++) {
+        c.head_dim = head_dims[i % N_HEAD_DIMS];
+        part_fill(&c, c.parts[0], 1.0f);
+        for (int d = 0; d < 2 * OP_HEAD_DIM_MAX; d++) c.values[d] = 7.0f;
+        finish_call(&c);
+        op_attention_finish(c.parts[0], c.head_dim, c.want->out);
+        status = kernel_compare(row, "y", c.values, c.want->out, c.head_dim, err);
+        for (int d = c.head_dim; status == TERN_OK && d < 2 * OP_HEAD_DIM_MAX; d++)
+            if (c.values[d] != 7.0f) status = err_set(err, TERN_MISMATCH, "%s: wrote past its output", row->name);
+    }
+    arena_release(&c.arena);
+    return status;
+}
+
 static void write_call(void *arg) {
     struct attn_case *c = arg;
     ((cpu_kv_write_fn)c->row->fn)(c->k_half, c->v_half, c->n_pos, c->values, c->values + OP_HEAD_DIM_MAX, c->head_dim);

@@ -47,6 +47,9 @@ void k_attention_f32__scalar(const float *const *q, int n_q, const uint8_t *k_ha
 void k_attention_combine__scalar(struct op_attn_part *a, const struct op_attn_part *b, int head_dim) {
     op_attention_combine(a, b, head_dim);
 }
+void k_attention_finish__scalar(const struct op_attn_part *a, int head_dim, float *y) {
+    op_attention_finish(a, head_dim, y);
+}
 
 void k_kv_write_f16__scalar(uint8_t *k_half, uint8_t *v_half, int pos_in_block, const float *k, const float *v,
                             int head_dim) {

@@ -1,0 +1,8 @@
+// Attention kernels for NEON: attention_vec.inc over the words of vec_neon.h.
+#include "base/base.h"
+#include "unit/cpu/cpu_kernels.h"
+#include "unit/cpu/vec_neon.h"
+#include <math.h>
+
+#define VEC_NAME(stem) k_##stem##__neon
+#include "unit/cpu/attention_vec.inc"
