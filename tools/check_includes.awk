@@ -8,7 +8,11 @@ function bad(what) {
 function leads_to_base(what, depth,    line, path, first) {
     if (what == "base/base.h") return 1
     path = "src/" what
-    if (depth > 4 || index(what, folder "/") != 1) return 0
+    if (what !~ /\//) { # beside this file
+        path = file
+        sub(/[^\/]*$/, what, path)
+    } else if (index(what, folder "/") != 1) return 0
+    if (depth > 4) return 0
     while (first == "" && (getline line <path) > 0)
         if (line ~ /^[ \t]*#[ \t]*include/) first = line
     close(path)

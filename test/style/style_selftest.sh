@@ -96,6 +96,7 @@ printf '#ifdef __linux__\n#endif\n' >>src/model/open.c && expect includes '#if o
 printf '// x\n#include <string.h>\n#include "base/base.h"\n' >src/model/late.c && expect includes 'base/base.h must be the first'
 printf '// x\n#include "model/model_int.h"\n' >src/model/late.c && expect includes 'base/base.h must be the first'
 printf '// x\n#include "model/model.h"\n' >src/model/late.c && passes includes 'base.h through the own face'
+printf '// x\n#include "model.h"\n' >src/model/late.c && passes includes 'base.h through a header beside the file'
 sound_tree
 printf '// x\n#include "base/base.h"\n#include "model/model.h"\n' >src/app/chat.c && expect includes 'app/ must not include model/'
 printf '// x\n#include "base/base.h"\n#include "model/model.h"\n' >src/app/bench.c && passes includes 'bench sees what it measures'
