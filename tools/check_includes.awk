@@ -31,7 +31,7 @@ BEGIN {
     may["app"] = "base"
     # Programs of app/ that measure, show or explain the inside also see what they look at.
     inside = "base model text op prog unit plan spec meter policy"
-    plain = " assert ctype errno float inttypes iso646 limits math setjmp stdalign stdarg stdatomic stdbool stddef " \
+    plain = " assert ctype errno float inttypes iso646 limits math setjmp signal stdalign stdarg stdatomic stdbool stddef " \
         "stdint stdio stdlib stdnoreturn string "
 
     n = split(file, part, "/")
