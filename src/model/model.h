@@ -22,6 +22,11 @@
 #define MODEL_EMBD_MAX 65536
 #define MODEL_VOCAB_MAX (1u << 20)
 #define MODEL_SAFETENSORS_HEADER_MAX 100000000u
+#define MODEL_FF_MAX (1 << 20)
+#define MODEL_HEADS_MAX 1024
+#define MODEL_HEAD_DIM_MAX 1024
+#define MODEL_CONV_LEN_MAX 64
+#define MODEL_CTX_MAX (1 << 26)
 
 struct tensor {
     struct str name;
@@ -73,7 +78,9 @@ struct model_hyper {
     float attn_scale;          // 1/sqrt(head_dim) unless the file says otherwise
 };
 
-// What the tokenizer and the template need, as the file has it. Either the GGUF fields or tokenizer_json are present.
+// What the tokenizer and the template need, as the file has it: the GGUF fields, or tokenizer_json, or neither (a model
+// without text: all empty). Special ids are checked against the rows of the embedding; GGUF tokens and merges are strings,
+// tokens of kind gpt2 valid UTF-8, types at least n_tokens; what merges mean is checked by the tokenizer.
 struct model_vocab {
     struct str kind;          // "gpt2" (byte-level BPE)
     struct str pre;           // "lfm2", "llama-bpe", "smollm", "qwen2", "gpt-2", …; empty: unknown
@@ -109,19 +116,27 @@ struct model {
     uint64_t n_params;       // elements of all tensors
     uint64_t n_bytes_file;   // of all shards
     enum format format_main; // the format that holds most of the bytes
-    char digest[65];    // SHA-256 (hex) over the headers and every file's size, mtime and sampled content: identity for
-                        // caches
+    char digest[65];         // SHA-256 (hex) over every file's header, size and sampled content (64 windows of 4 KiB):
+                             // identity for caches. No time stamps: a copied model keeps its caches. An edit that keeps
+                             // size, header and all windows is not seen
     struct str warning; // empty, or one line to show ("feed_forward_length says 12288, tensors say 8192; using 8192")
     struct model_source *source; // maps and arenas (private)
 };
 
 enum tern_status model_open(struct model **out, const char *path, struct tern_err *err);
-void model_close(struct model *m);
+// The checked tensor table and the raw metadata only, for `tern show` and tools: arch is NULL, nothing is bound. Takes
+// what model_open takes, other architectures, and a .safetensors file without config.json.
+enum tern_status model_open_table(struct model **out, const char *path, struct tern_err *err);
+// A single file in memory, borrowed until model_close: GGUF as model_open does, safetensors as model_open_table does.
+enum tern_status model_open_memory(struct model **out, const char *name, const void *data, size_t size,
+                                   struct tern_err *err);
+void model_close(struct model *m);                                               // NULL is fine
 const struct tensor *model_tensor_find(const struct model *m, const char *name); // NULL when absent
 // The raw metadata for `tern show`: calls fn per key with a printable, escaped and shortened value.
 void model_meta_each(const struct model *m, void (*fn)(void *arg, const char *key, const char *type, const char *value),
                      void *arg);
-// The pages of a tensor are not needed any more (after packing).
+// The pages of a tensor are not needed any more (after packing). A file's are read again when touched later; a made
+// model's memory (model_create_shape) is freed and t->data becomes NULL.
 void model_tensor_drop(const struct model *m, const struct tensor *t);
 
 // A model without a file: random weights in the exact shape of a named model, made in memory.
@@ -138,5 +153,6 @@ extern const struct model_shape model_shapes[]; // ends with name NULL
 enum tern_status model_create_shape(struct model **out, const struct model_shape *shape, enum format format,
                                     enum format format_embd, uint64_t seed, struct tern_err *err);
 
-// The feed-forward width that an LFM2 config.json means (notes: a3). Exposed for its test.
+// The feed-forward width that an LFM2 config.json means (doc/model/lfm2.md); -1 when the numbers make none within
+// MODEL_FF_MAX. Exposed for its test.
 int64_t lfm2_ff_width(int64_t block_ff_dim, bool adjust, bool has_multiplier, double multiplier, int64_t multiple_of);

@@ -1,0 +1,120 @@
+// Llama (1 to 3.x, SmolLM and others of the same shape): attention in every layer, no q/k norms, no biases.
+//
+// The GGUF converter permutes the rows of q and k, so GGUF files run with interleaved RoPE pairs and safetensors with
+// half-split ones. Llama-3 frequency scaling comes as divisors in the tensor rope_freqs.weight, or as four numbers in
+// config.json.
+#include "base/base.h"
+#include "model/model_int.h"
+
+#define HF_LAYER "model.layers.%d."
+#define LAYER(field) offsetof(struct model_layer, field)
+
+static const struct arch_tensor llama_tensors[] = {
+    {{"output_norm.weight", "model.norm.weight", NULL},
+     WHERE_GLOBAL,
+     offsetof(struct model, output_norm),
+     DIM_EMBD,
+     DIM_NONE,
+     true},
+    {{"blk.%d.attn_norm.weight", HF_LAYER "input_layernorm.weight", NULL},
+     WHERE_LAYER,
+     LAYER(attn_norm),
+     DIM_EMBD,
+     DIM_NONE,
+     true},
+    {{"blk.%d.attn_q.weight", HF_LAYER "self_attn.q_proj.weight", NULL}, WHERE_LAYER, LAYER(q), DIM_EMBD, DIM_Q, false},
+    {{"blk.%d.attn_k.weight", HF_LAYER "self_attn.k_proj.weight", NULL},
+     WHERE_LAYER,
+     LAYER(k),
+     DIM_EMBD,
+     DIM_KV,
+     false},
+    {{"blk.%d.attn_v.weight", HF_LAYER "self_attn.v_proj.weight", NULL},
+     WHERE_LAYER,
+     LAYER(v),
+     DIM_EMBD,
+     DIM_KV,
+     false},
+    {{"blk.%d.attn_output.weight", HF_LAYER "self_attn.o_proj.weight", NULL},
+     WHERE_LAYER,
+     LAYER(o),
+     DIM_Q,
+     DIM_EMBD,
+     false},
+    {{"blk.%d.ffn_norm.weight", HF_LAYER "post_attention_layernorm.weight", NULL},
+     WHERE_LAYER,
+     LAYER(ffn_norm),
+     DIM_EMBD,
+     DIM_NONE,
+     true},
+    {{"blk.%d.ffn_gate.weight", HF_LAYER "mlp.gate_proj.weight", NULL},
+     WHERE_LAYER,
+     LAYER(ffn_gate),
+     DIM_EMBD,
+     DIM_FF,
+     false},
+    {{"blk.%d.ffn_up.weight", HF_LAYER "mlp.up_proj.weight", NULL},
+     WHERE_LAYER,
+     LAYER(ffn_up),
+     DIM_EMBD,
+     DIM_FF,
+     false},
+    {{"blk.%d.ffn_down.weight", HF_LAYER "mlp.down_proj.weight", NULL},
+     WHERE_LAYER,
+     LAYER(ffn_down),
+     DIM_FF,
+     DIM_EMBD,
+     false},
+};
+
+static enum tern_status params_gguf(struct model_params *p, struct model_source *s, struct tern_err *err) {
+    double scale = 0;
+    TRY(gguf_params_common(p, s, err));
+    for (int i = 0; i < p->hyper.n_layers; i++) {
+        if (p->kinds[i] != LAYER_ATTENTION)
+            return err_set(err, TERN_BAD_FORMAT, "llama.attention.head_count_kv is 0 in layer %d", i);
+    }
+    if (p->hyper.rope_base == 0) p->hyper.rope_base = 10000.0f; // the format's default for this architecture
+    TRY(gguf_opt_f64(&s->gguf, "@attention.scale", &scale, err));
+    p->hyper.attn_scale = (float)scale;
+    TRY(params_check(p, err));
+    TRY(gguf_rope_scaling(p, s, err));
+    return rope_factors_tensor(p, s, "rope_freqs.weight", err);
+}
+
+static enum tern_status params_hf(struct model_params *p, struct model_source *s, const struct hf_config *c,
+                                  struct tern_err *err) {
+    TRY(hf_params_common(p, s, c, err));
+    if (c->rms_norm_eps != c->rms_norm_eps)
+        return err_set(err, TERN_BAD_FORMAT, "config.json: rms_norm_eps is missing");
+    p->hyper.norm_eps = (float)c->rms_norm_eps;
+    if (c->hidden_act.len && !str_eqz(c->hidden_act, "silu"))
+        return err_set(err, TERN_UNSUPPORTED, "config.json: hidden_act %.*s is not supported (silu is)",
+                       SHOW(c->hidden_act));
+    if (c->attention_bias == 1 || c->mlp_bias == 1)
+        return err_set(err, TERN_UNSUPPORTED, "config.json: %s is true, which is not supported",
+                       c->attention_bias == 1 ? "attention_bias" : "mlp_bias");
+    if (c->intermediate_size < 1 || c->intermediate_size > MODEL_FF_MAX)
+        return err_set(err, TERN_BAD_FORMAT, "config.json: intermediate_size is missing or not 1 to %d", MODEL_FF_MAX);
+    p->hyper.n_ff = (int)c->intermediate_size;
+    p->ff_key = "intermediate_size";
+    for (int i = 0; i < p->hyper.n_layers; i++) {
+        p->kinds[i] = LAYER_ATTENTION;
+        p->n_head_kv[i] = p->hyper.n_head_kv;
+    }
+    TRY(params_check(p, err));
+    return hf_rope_read(p, s, c, 10000.0, err);
+}
+
+const struct model_arch_kind arch_llama = {
+    .name = "llama",
+    .hf_type = "llama",
+    .rope_gguf = ROPE_INTERLEAVED,
+    .rope_hf = ROPE_HALF,
+    .tied_default = false,
+    .tensors = llama_tensors,
+    .n_tensors = ARRAY_LEN(llama_tensors),
+    .ff_name = {"blk.0.ffn_gate.weight", "model.layers.0.mlp.gate_proj.weight"},
+    .params_gguf = params_gguf,
+    .params_hf = params_hf,
+};

@@ -1,0 +1,323 @@
+// Private to model/: how a file becomes a model.
+//
+//   model_open.c     what the path is, and the order of the steps; close
+//   model_file.c     maps, what a wrong file looks like (HTML page, LFS pointer …), warnings; name_index.c
+//   model_table.c    the one checked tensor table: names, sizes, ranges, overlaps, duplicates
+//   gguf.c           header, key table, tensor records; gguf_meta.c typed access to keys;
+//   gguf_vocab.c     tokenizer keys; gguf_model.c shards and the way from keys to struct model_params
+//   safetensors.c    one file's header; hf_config.c config.json; hf_params.c to struct model_params;
+//   hf_folder.c      files and the other JSON files; hf_index.c shards
+//   arch_params.c    range checks, RoPE divisors, the list of architectures; arch_bind.c from params and table to bound
+//                    layers; arch_lfm2.c, arch_llama.c: one table each
+//   model_digest.c, model_meta.c, model_shape.c (models without a file; shape_fill.c their bytes)
+//
+// Order for every source: map, parse into the table (each count checked against what is left of the file before memory
+// is taken for it), read the parameters, bind. Errors are written where they are seen, without the path; the caller
+// that knows the path adds it with err_prefix().
+#pragma once
+#include "base/base.h"
+#include "model/model.h"
+#include <stdio.h> // snprintf
+
+#define GGUF_KEY_BYTES_MAX 65535
+#define GGUF_TENSOR_NAME_MAX MODEL_NAME_MAX
+#define GGUF_ALIGN_DEFAULT 32
+#define GGUF_ALIGN_MIN 8
+#define GGUF_ALIGN_MAX (1u << 20)
+#define SAFETENSORS_NAME_MAX 512
+#define HF_JSON_DEPTH_MAX 32
+#define HF_EOS_MAX 32 // end-of-text ids of one model
+
+// ------------------------------------------------------------------------------------------------ files and source
+
+struct model_file {
+    const char *path; // for messages
+    const uint8_t *data;
+    size_t size;
+    size_t header_len; // bytes before the tensor data
+    struct os_map map;
+    bool is_mapped; // else data is borrowed from the caller
+};
+
+// Finds names in an array of structs whose first member is `struct str`.
+struct name_index {
+    uint32_t *slots; // entry + 1; 0: free
+    uint32_t mask;
+    uint64_t seed;
+    const void *base;
+    size_t stride;
+};
+bool name_index_init(struct name_index *x, struct arena *a, size_t n_max, const void *base, size_t stride);
+// Entry of the same name if there is one (nothing is added), else -1 and `entry` is in the index.
+int64_t name_index_add(struct name_index *x, uint32_t entry);
+int64_t name_index_find(const struct name_index *x, struct str name); // -1: absent
+
+// GGUF value types (github.com/ggml-org/ggml docs/gguf.md).
+enum gguf_type {
+    GGUF_U8,
+    GGUF_I8,
+    GGUF_U16,
+    GGUF_I16,
+    GGUF_U32,
+    GGUF_I32,
+    GGUF_F32,
+    GGUF_BOOL,
+    GGUF_STRING,
+    GGUF_ARRAY,
+    GGUF_U64,
+    GGUF_I64,
+    GGUF_F64,
+    GGUF_TYPE_COUNT
+};
+extern const char *const gguf_type_names[GGUF_TYPE_COUNT];
+extern const uint8_t gguf_type_bytes[GGUF_TYPE_COUNT]; // 0: not of fixed size
+
+struct gguf_kv {
+    struct str key; // first: see name_index
+    enum gguf_type type;
+    enum gguf_type item_type; // of an array
+    uint64_t n;               // items of an array, bytes of a string, else 1
+    const uint8_t *data;      // value, first item, or first byte of the string
+};
+struct gguf {
+    uint32_t version;
+    uint64_t n_tensors;
+    int n_keys;
+    struct gguf_kv *keys;
+    struct name_index index;
+    uint32_t align;
+    size_t pos; // where the tensor records begin
+    char arch[64];
+};
+
+struct shape_block { // memory of one made tensor
+    void *data;
+    size_t size;
+    int tensor; // index in the table
+};
+
+#define SOURCE_EXTRA_MAX 6
+enum source_kind { SOURCE_GGUF, SOURCE_SAFETENSORS, SOURCE_SHAPE };
+struct model_source {
+    enum source_kind kind;
+    struct arena arena; // everything of the model but maps and made weights
+    struct model_file *files;
+    int n_files;
+    struct model_file extra[SOURCE_EXTRA_MAX]; // config.json, tokenizer.json …
+    int n_extra;
+    struct gguf gguf;                   // of the first shard
+    const struct model_file *config;    // config.json, or NULL
+    const struct model_file *tokenizer; // tokenizer.json, or NULL
+    struct tensor *tensors;
+    int n_tensors, n_tensors_cap;
+    struct name_index index;
+    bool *bound; // [n_tensors] taken by the architecture
+    struct buf warning;
+    struct shape_block *blocks;
+    int n_blocks;
+};
+
+// err is never NULL below model_open(): the code of a JSON error is read from it.
+static inline enum tern_status json_step(struct json *j, struct json_item *item, struct tern_err *err) {
+    return json_next(j, item, err) == JSON_ERROR ? err->code : TERN_OK;
+}
+// Fails as err_set(NO_MEMORY).
+enum tern_status source_alloc(struct model_source *s, void *out /* T **, zeroed */, size_t n, size_t size,
+                              struct tern_err *err);
+enum tern_status source_strdup(struct model_source *s, struct str *out, struct str in, struct tern_err *err);
+enum tern_status source_files_reserve(struct model_source *s, int n, struct tern_err *err);
+enum tern_status file_map(struct model_file *f, struct model_source *s, const char *path, struct tern_err *err);
+void file_close(struct model_file *f);
+// Maps path as one more extra file.
+enum tern_status source_extra_open(struct model_source *s, const char *path, const struct model_file **out,
+                                   struct tern_err *err);
+void source_warn(struct model_source *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
+enum file_kind { FILE_GGUF, FILE_SAFETENSORS, FILE_OTHER };
+enum file_kind file_kind_get(const uint8_t *data, size_t size);
+// Says what the bytes look like when they are neither.
+enum tern_status file_refuse_other(const uint8_t *data, size_t size, struct tern_err *err);
+int str_shown(struct str s); // bytes of s to quote in a message, for %.*s
+#define SHOW(s) str_shown(s), (s).data
+
+// ------------------------------------------------------------------------------------------------ tensor table
+
+// Room for n more tensors and an index for all; n is already checked against the file.
+enum tern_status table_reserve(struct model_source *s, int n, struct tern_err *err);
+// Checks what a file says about one tensor (name bytes, sizes, blocks, range in the file's data part) and appends it.
+// ne[0..n_dims) are given; a zero size is allowed when zero_ok. offset counts from the file's header_len.
+struct table_entry {
+    struct str name;
+    enum format format;
+    int n_dims;
+    uint64_t ne[MODEL_DIMS_MAX];
+    uint64_t offset;
+    int shard;
+    int64_t pos; // in the file, for messages
+};
+enum tern_status table_add(struct model_source *s, const struct table_entry *e, struct tern_err *err);
+enum tern_status table_entry_bytes(const struct table_entry *e, uint64_t *n_bytes, struct tern_err *err);
+enum tern_status name_check(struct str name, size_t len_max, const char *what, int64_t pos, struct tern_err *err);
+// No two tensors of a shard share a byte; with `dense` also: no holes, first at the header's end, last at the file's.
+enum tern_status table_check_ranges(struct model_source *s, int shard, int first, enum source_kind kind,
+                                    struct tern_err *err);
+const struct tensor *table_find(const struct model_source *s, struct str name);
+
+// ------------------------------------------------------------------------------------------------ parameters
+
+// What a file says, each value checked for its range, before the tensors are looked at.
+struct model_params {
+    struct model_hyper hyper; // n_vocab: rows said, 0 = not said; n_ff: width said, 0 = not said
+    enum layer_kind *kinds;   // [n_layers]
+    int *n_head_kv;           // [n_layers]
+    int tied;                 // 1, 0, or -1: not said
+    const char *ff_key;       // where n_ff was said
+    const char *vocab_key;    // where n_vocab was said
+    bool vocab_may_be_less;   // rows may exceed the number said
+};
+
+// Sizes that tensors are made of.
+enum dim {
+    DIM_NONE,
+    DIM_EMBD,
+    DIM_VOCAB,
+    DIM_Q,    // n_head * head_dim
+    DIM_KV,   // this layer's n_head_kv * head_dim
+    DIM_HEAD, // head_dim
+    DIM_FF,
+    DIM_EMBD3, // 3 * n_embd
+    DIM_TAPS,
+};
+enum arch_where { WHERE_GLOBAL, WHERE_LAYER, WHERE_ATTENTION, WHERE_CONV };
+enum arch_name { NAME_GGUF, NAME_HF, NAME_GGUF_ALT, NAME_COUNT };
+struct arch_tensor {
+    const char *name[NAME_COUNT]; // with %d for the layer
+    enum arch_where where;
+    size_t field;      // offset in struct model (global) or struct model_layer
+    enum dim ne0, ne1; // ne1 DIM_NONE: a vector
+    bool is_small;     // norm or taps: F32, F16 or BF16 only
+};
+struct hf_config;
+struct model_arch_kind {
+    const char *name;    // GGUF general.architecture
+    const char *hf_type; // config.json model_type
+    enum rope_kind rope_gguf, rope_hf;
+    bool tied_default; // config.json says nothing
+    const struct arch_tensor *tensors;
+    int n_tensors;
+    const char *ff_name[2]; // tensor of layer 0 that tells the width: GGUF, Hugging Face
+    enum tern_status (*params_gguf)(struct model_params *p, struct model_source *s, struct tern_err *err);
+    enum tern_status (*params_hf)(struct model_params *p, struct model_source *s, const struct hf_config *c,
+                                  struct tern_err *err);
+};
+extern const struct model_arch_kind arch_lfm2, arch_llama;
+extern const struct model_arch_kind *const arch_list[]; // ends with NULL
+enum tern_status arch_get_gguf(const struct model_arch_kind **out, struct str name, struct tern_err *err);
+enum tern_status arch_get_hf(const struct model_arch_kind **out, struct str type, struct str class_name,
+                             struct tern_err *err);
+
+// Range checks shared by all sources and architectures; fills head_dim (when 0), n_head_kv and attn_scale.
+enum tern_status params_check(struct model_params *p, struct tern_err *err);
+enum tern_status params_layers(struct model_params *p, struct model_source *s, int64_t n_layers, struct tern_err *err);
+// Llama-3 frequency divisors [head_dim/2] from the numbers of config.json.
+struct rope_llama3 {
+    double factor, low_freq, high_freq, ctx_original;
+};
+enum tern_status rope_factors_llama3(struct model_params *p, struct model_source *s, const struct rope_llama3 *r,
+                                     struct tern_err *err);
+enum tern_status rope_factors_linear(struct model_params *p, struct model_source *s, double factor,
+                                     struct tern_err *err);
+enum tern_status rope_factors_tensor(struct model_params *p, struct model_source *s, const char *name,
+                                     struct tern_err *err);
+// Binds every tensor of the architecture by name and shape; refuses missing, misshapen and left-over ones.
+enum tern_status arch_bind(struct model *m, const struct model_arch_kind *arch, struct model_params *p,
+                           struct tern_err *err);
+
+// ------------------------------------------------------------------------------------------------ GGUF
+
+enum tern_status gguf_header_parse(struct gguf *g, struct model_source *s, const struct model_file *f,
+                                   struct tern_err *err);
+enum tern_status gguf_tensors_parse(struct gguf *g, struct model_source *s, int shard, struct tern_err *err);
+const struct gguf_kv *gguf_find(const struct gguf *g, const char *key);
+// Keys with '@' at the start mean "<architecture>." + rest. An absent optional key leaves *out as it is.
+enum tern_status gguf_need_int(const struct gguf *g, const char *key, int64_t min, int64_t max, int64_t *out,
+                               struct tern_err *err);
+enum tern_status gguf_opt_int(const struct gguf *g, const char *key, int64_t min, int64_t max, int64_t *out,
+                              struct tern_err *err);
+enum tern_status gguf_need_f64(const struct gguf *g, const char *key, double *out, struct tern_err *err);
+enum tern_status gguf_opt_f64(const struct gguf *g, const char *key, double *out, struct tern_err *err);
+enum tern_status gguf_opt_bool(const struct gguf *g, const char *key, int *out, struct tern_err *err);
+enum tern_status gguf_opt_str(const struct gguf *g, const char *key, struct str *out, struct tern_err *err);
+// One integer for all n layers, or an array of n.
+enum tern_status gguf_need_ints(const struct gguf *g, const char *key, int64_t min, int64_t max, int *out, int n,
+                                struct tern_err *err);
+// Array of the wanted item type; NULL in *out when absent.
+enum tern_status gguf_opt_array(const struct gguf *g, const char *key, enum gguf_type item_type,
+                                const struct gguf_kv **out, struct tern_err *err);
+enum tern_status gguf_vocab_read(struct model *m, struct tern_err *err);
+enum tern_status gguf_open(struct model *m, struct tern_err *err); // files[0] is mapped
+enum tern_status gguf_bind(struct model *m, struct tern_err *err); // after gguf_open
+// Keys that every architecture has; the layer map comes from head_count_kv (0: convolution).
+enum tern_status gguf_params_common(struct model_params *p, struct model_source *s, struct tern_err *err);
+// rope.scaling.* keys; after params_check.
+enum tern_status gguf_rope_scaling(struct model_params *p, struct model_source *s, struct tern_err *err);
+
+// ------------------------------------------------------------------------------------------------ Hugging Face
+
+#define HF_ABSENT INT64_MIN
+struct hf_ids { // a list of token ids
+    int32_t ids[HF_EOS_MAX];
+    int n;
+};
+struct hf_rope {
+    double theta; // NaN: absent, as all doubles here
+    double factor, low_freq_factor, high_freq_factor, original_ctx, partial;
+    struct str type;
+};
+// config.json as it stands: integers HF_ABSENT, doubles NaN, flags -1, strings and lists empty when absent or null.
+struct hf_config {
+    int64_t hidden_size, n_layers, n_head, n_head_kv, head_dim, intermediate_size, vocab_size, n_ctx;
+    int64_t block_ff_dim, block_multiple_of, conv_len;
+    double rms_norm_eps, norm_eps, rope_theta, theta, ff_multiplier, partial_rotary;
+    int tie_word_embeddings, tie_embedding, ff_adjust, conv_bias, attention_bias, mlp_bias;
+    int has_quantization;
+    struct str model_type, class_name, hidden_act;
+    struct hf_ids bos, eos, pad; // the first id counts for bos and pad
+    struct hf_rope rope_parameters, rope_scaling;
+    enum layer_kind *layer_types; // [n_layer_types]
+    int n_layer_types;            // -1: absent
+    int32_t *attn_idxs;           // [n_attn_idxs]
+    int n_attn_idxs;              // -1: absent
+};
+enum tern_status hf_config_parse(struct hf_config *c, struct model_source *s, struct str json, struct tern_err *err);
+// bos, eos and pad of generation_config.json.
+enum tern_status hf_generation_parse(struct hf_config *c, struct model_source *s, struct str json,
+                                     struct tern_err *err);
+// chat_template, add_bos_token, add_eos_token of tokenizer_config.json.
+enum tern_status hf_tokenizer_config_parse(struct model_vocab *v, struct model_source *s, struct str json,
+                                           struct tern_err *err);
+enum tern_status hf_params_common(struct model_params *p, struct model_source *s, const struct hf_config *c,
+                                  struct tern_err *err);
+// The base and, when there is one, the scaling; from whichever of the places config.json uses.
+enum tern_status hf_rope_read(struct model_params *p, struct model_source *s, const struct hf_config *c,
+                              double theta_default, struct tern_err *err);
+enum tern_status safetensors_parse(struct model_source *s, int shard, struct tern_err *err);
+// path is a folder, or a .safetensors file in it. hf_open reads the tensor table; hf_bind, after it, the rest.
+enum tern_status hf_open(struct model *m, const char *path, bool is_folder, struct tern_err *err);
+enum tern_status hf_bind(struct model *m, const char *path, bool is_folder, struct tern_err *err);
+enum tern_status hf_shards_open(struct model_source *s, const char *folder, const struct model_file *index_file,
+                                struct tern_err *err);
+
+// ------------------------------------------------------------------------------------------------ the rest
+
+enum tern_status model_create(struct model **out, enum source_kind kind, struct tern_err *err);
+void model_totals_make(struct model *m); // n_params, n_bytes_file, format_main
+void model_digest_make(struct model *m);
+const char *path_last(const char *path); // after the last '/'
+// Fills n_rows rows of n_in values each; std is that of one value.
+struct shape_fill {
+    enum format format;
+    uint64_t seed; // of this tensor
+    double std;
+    int64_t n_in, n_rows;
+};
+void shape_fill_rows(uint8_t *out, const struct shape_fill *f);

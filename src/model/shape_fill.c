@@ -1,0 +1,225 @@
+// Random blocks of every format, made at memory speed.
+//
+// A counter-based generator: word k of a tensor is a bijective mix of seed + k * odd constant (the splitmix64 finaliser),
+// so any row can be made alone and equal arguments give equal bytes. Quantised values are uniform over their range;
+// scales come from a table of 64 around the one that gives the wanted standard deviation, so no rounding function runs
+// per block. Blocks with a minimum get the minimum that centres them; Q8_0 avoids -128, as quantisers do.
+#include "base/base.h"
+#include "model/model_int.h"
+
+#define FLOAT_TABLE 4096 // values of a float tensor: 12 random bits choose
+#define SCALE_TABLE 64   // scales of a block: 6 random bits choose
+#define Q4_K_SCALES 12   // bytes of packed 6-bit scales and minima
+#define Q6_K_SCALES 16
+
+// Block layouts: Q4_0 {d, 16 q}; Q4_1 {d, m, 16 q}; Q5_0 {d, 4 high bits, 16 q}; Q5_1 {d, m, 4 high, 16 q}; Q8_0 {d, 32 q};
+// Q4_K {d, dmin, 12 scales, 128 q}; Q6_K {128 low, 64 high, 16 scales, d}. d, m and dmin are f16.
+#define Q8_0_BYTES 34
+#define Q4_K_BYTES 144
+#define Q6_K_BYTES 210
+
+struct filler {
+    uint64_t base, k;
+    uint16_t d[SCALE_TABLE], m[SCALE_TABLE]; // f16 scale and its minimum
+    union {
+        float f32[FLOAT_TABLE];
+        uint16_t u16[FLOAT_TABLE];
+        uint8_t scales[SCALE_TABLE][16];
+    } table;
+};
+
+static inline uint64_t mix(uint64_t x) {
+    x ^= x >> 30;
+    x *= 0xbf58476d1ce4e5b9u;
+    x ^= x >> 27;
+    x *= 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+static inline uint64_t next(struct filler *f) { return mix(f->base + 0x9e3779b97f4a7c15u * ++f->k); }
+
+static inline void put_words(struct filler *f, uint8_t *out, int n_words) {
+    for (int i = 0; i < n_words; i++) {
+        uint64_t r = next(f);
+        memcpy(out + 8 * i, &r, 8);
+    }
+}
+
+// Each byte 0x80 (-128) becomes 0x81.
+static inline uint64_t no_minus_128(uint64_t r) {
+    uint64_t t = r ^ 0x8080808080808080u;
+    uint64_t not_zero = (((t & 0x7f7f7f7f7f7f7f7fu) + 0x7f7f7f7f7f7f7f7fu) | t) & 0x8080808080808080u;
+    return r | ((~not_zero & 0x8080808080808080u) >> 7);
+}
+
+static inline void put_bytes_i8(struct filler *f, uint8_t *out, int64_t n) {
+    for (; n >= 8; n -= 8, out += 8) {
+        uint64_t r = no_minus_128(next(f));
+        memcpy(out, &r, 8);
+    }
+    uint64_t r = no_minus_128(next(f));
+    memcpy(out, &r, (size_t)n);
+}
+
+// Standard deviation of an integer drawn uniformly from n neighbours, n = 16, 32, 64, 255.
+#define STD_16 4.6098
+#define STD_32 9.2331
+#define STD_64 18.473
+#define STD_255 73.612
+
+// unit: std of the integers; centre: their mean, subtracted through the minimum.
+static void scales_make(struct filler *f, double std, double unit, double centre) {
+    for (int i = 0; i < SCALE_TABLE; i++) {
+        double d = std / unit * (0.75 + 0.5 * i / (SCALE_TABLE - 1));
+        f->d[i] = f32_to_f16((float)d);
+        f->m[i] = f32_to_f16((float)(-centre * (double)f16_to_f32(f->d[i])));
+    }
+}
+
+// Eight 6-bit scales in 32..63 and minima equal to them, packed as Q4_K has it.
+static void scales_q4_k(struct filler *f) {
+    for (int i = 0; i < SCALE_TABLE; i++) {
+        uint8_t sc[8], *out = f->table.scales[i];
+        for (int k = 0; k < 8; k++) sc[k] = (uint8_t)(32 + mix((uint64_t)i * 8 + (uint64_t)k) % 32);
+        for (int k = 0; k < 4; k++) {
+            uint8_t high = (uint8_t)((sc[k + 4] >> 4) << 6), low = sc[k + 4] & 15;
+            out[k] = sc[k] | high;
+            out[k + 4] = sc[k] | high;
+            out[k + 8] = (uint8_t)(low | low << 4);
+        }
+    }
+}
+
+static void scales_q6_k(struct filler *f) {
+    for (int i = 0; i < SCALE_TABLE; i++)
+        for (int k = 0; k < Q6_K_SCALES; k++)
+            f->table.scales[i][k] = (uint8_t)(32 + mix((uint64_t)i * Q6_K_SCALES + (uint64_t)k) % 64);
+}
+
+static void floats_make(struct filler *f, enum format format, double std) {
+    for (int i = 0; i < FLOAT_TABLE; i++) {
+        // Uniform in +-sqrt(3)*std.
+        float v = (float)(std * 1.7320508 * ((2.0 * i + 1.0) / FLOAT_TABLE - 1.0));
+        if (format == FORMAT_F32) f->table.f32[i] = v;
+        if (format == FORMAT_F16) f->table.u16[i] = f32_to_f16(v);
+        if (format == FORMAT_BF16) f->table.u16[i] = f32_to_bf16(v);
+    }
+}
+
+static void filler_init(struct filler *f, const struct shape_fill *p) {
+    f->base = mix(p->seed ^ 0x7465726eu);
+    f->k = 0;
+    switch (p->format) {
+    case FORMAT_F32:
+    case FORMAT_F16:
+    case FORMAT_BF16: floats_make(f, p->format, p->std); return;
+    case FORMAT_Q4_0: scales_make(f, p->std, STD_16, 0); return;
+    case FORMAT_Q4_1: scales_make(f, p->std, STD_16, 7.5); return;
+    case FORMAT_Q5_0: scales_make(f, p->std, STD_32, 0); return;
+    case FORMAT_Q5_1: scales_make(f, p->std, STD_32, 15.5); return;
+    case FORMAT_Q8_0: scales_make(f, p->std, STD_255, 0); return;
+    case FORMAT_I8C: scales_make(f, p->std, STD_255, 0); return;
+    case FORMAT_Q4_K:
+        scales_make(f, p->std, STD_16 * 48.4, -7.5); // value = d*sc*q - dmin*sc
+        scales_q4_k(f);
+        return;
+    case FORMAT_Q6_K:
+        scales_make(f, p->std, STD_64 * 66.1, 0);
+        scales_q6_k(f);
+        return;
+    case FORMAT_COUNT: break;
+    }
+    TERN_BUG("format %d", (int)p->format);
+}
+
+static void fill_q4(struct filler *f, uint8_t *out, int64_t n, bool has_min) {
+    for (int64_t i = 0; i < n; i++) {
+        unsigned at = (unsigned)(next(f) >> 58);
+        memcpy(out, &f->d[at], 2);
+        if (has_min) memcpy(out + 2, &f->m[at], 2);
+        out += has_min ? 4 : 2;
+        put_words(f, out, 2);
+        out += 16;
+    }
+}
+
+static void fill_q5(struct filler *f, uint8_t *out, int64_t n, bool has_min) {
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t r = next(f);
+        memcpy(out, &f->d[r >> 58], 2);
+        if (has_min) memcpy(out + 2, &f->m[r >> 58], 2);
+        out += has_min ? 4 : 2;
+        memcpy(out, &r, 4); // the fifth bits
+        put_words(f, out + 4, 2);
+        out += 20;
+    }
+}
+
+static void fill_q8_0(struct filler *f, uint8_t *out, int64_t n) {
+    for (int64_t i = 0; i < n; i++, out += Q8_0_BYTES) {
+        memcpy(out, &f->d[next(f) >> 58], 2);
+        for (int k = 0; k < 4; k++) {
+            uint64_t r = no_minus_128(next(f));
+            memcpy(out + 2 + 8 * k, &r, 8);
+        }
+    }
+}
+
+static void fill_q4_k(struct filler *f, uint8_t *out, int64_t n) {
+    for (int64_t i = 0; i < n; i++, out += Q4_K_BYTES) {
+        uint64_t r = next(f);
+        memcpy(out, &f->d[r >> 58], 2);
+        memcpy(out + 2, &f->m[r >> 58], 2);
+        memcpy(out + 4, f->table.scales[r % SCALE_TABLE], Q4_K_SCALES);
+        put_words(f, out + 16, 16);
+    }
+}
+
+static void fill_q6_k(struct filler *f, uint8_t *out, int64_t n) {
+    for (int64_t i = 0; i < n; i++, out += Q6_K_BYTES) {
+        uint64_t r = next(f);
+        put_words(f, out, 24);
+        memcpy(out + 192, f->table.scales[r % SCALE_TABLE], Q6_K_SCALES);
+        memcpy(out + 208, &f->d[r >> 58], 2);
+    }
+}
+
+static void fill_i8c(struct filler *f, uint8_t *out, const struct shape_fill *p) {
+    for (int64_t i = 0; i < p->n_rows; i++) {
+        float d = f16_to_f32(f->d[next(f) >> 58]);
+        put_bytes_i8(f, out, p->n_in);
+        memcpy(out + p->n_in, &d, sizeof(d));
+        out += p->n_in + (int64_t)sizeof(d);
+    }
+}
+
+// Five values of 12 bits from a word.
+#define FILL_FLOATS(type, table)                                                          \
+    do {                                                                                  \
+        for (int64_t i = 0; i < n;) {                                                     \
+            uint64_t r = next(f);                                                         \
+            for (int k = 0; k < 5 && i < n; k++, i++, r >>= 12)                           \
+                memcpy(out + sizeof(type) * (size_t)i, &(table)[r & 4095], sizeof(type)); \
+        }                                                                                 \
+    } while (0)
+
+void shape_fill_rows(uint8_t *out, const struct shape_fill *p) {
+    struct filler filler, *f = &filler;
+    int64_t n = p->n_rows * p->n_in; // values; below, blocks where the format has them
+    filler_init(f, p);
+    switch (p->format) {
+    case FORMAT_F32: FILL_FLOATS(float, f->table.f32); return;
+    case FORMAT_F16:
+    case FORMAT_BF16: FILL_FLOATS(uint16_t, f->table.u16); return;
+    case FORMAT_Q4_0:
+    case FORMAT_Q4_1: fill_q4(f, out, n / 32, p->format == FORMAT_Q4_1); return;
+    case FORMAT_Q5_0:
+    case FORMAT_Q5_1: fill_q5(f, out, n / 32, p->format == FORMAT_Q5_1); return;
+    case FORMAT_Q8_0: fill_q8_0(f, out, n / 32); return;
+    case FORMAT_Q4_K: fill_q4_k(f, out, n / 256); return;
+    case FORMAT_Q6_K: fill_q6_k(f, out, n / 256); return;
+    case FORMAT_I8C: fill_i8c(f, out, p); return;
+    case FORMAT_COUNT: break;
+    }
+    TERN_BUG("format %d", (int)p->format);
+}
