@@ -83,13 +83,21 @@ enum tern_class {
 };
 
 struct tern_engine_options {
-    const char
-        *model_path;  // a .gguf file (first shard of a split one), or a Hugging Face folder (config.json + safetensors)
-    const char *unit; // "cpu" (default), "null"
-    int n_threads;    // 0: one per fast core
-    int n_ctx;        // positions per session; 0: the model's context, at most TERN_CTX_DEFAULT
-    int n_sessions;   // sessions that may exist at once; worst-case memory is reserved for them (default 1)
-    int window;       // rows of the largest program, 1..512; 0: 256
+    // The model, one of: a path (a .gguf file, the first shard of a split one, or a Hugging Face folder with config.json and
+    // safetensors); a GGUF file in memory, borrowed for the engine's life; or random weights in a named shape
+    // ("lfm2-350m", "lfm2-1.2b", "lfm2.5-2.6b", "llama-7b") for benches, which has no tokenizer.
+    const char *model_path;
+    const void *model_data;
+    size_t model_data_len;
+    const char *shape;
+    const char *shape_format; // "Q4_0", "Q8_0", ...; NULL: "Q4_0"
+    uint64_t shape_seed;
+
+    const char *unit;          // "cpu" (default), "null"
+    int n_threads;             // 0: one per fast core
+    int n_ctx;                 // positions per session; 0: the model's context, at most TERN_CTX_DEFAULT
+    int n_sessions;            // sessions that may exist at once; worst-case memory is reserved for them (default 1)
+    int window;                // rows of the largest program, 1..512; 0: 256
     enum tern_kv_type kv_type; // default TERN_KV_F16
     enum tern_class numerics;  // default TERN_CLASS_AUTO
     bool pack_cache;           // keep packed weights in $XDG_CACHE_HOME/tern between runs (default true)
@@ -160,6 +168,11 @@ TERN_API enum tern_status tern_session_fork(struct tern_session **out, const str
 // and leaves the session as it was.
 TERN_API enum tern_status tern_session_save(const struct tern_session *s, const char *path, struct tern_err *err);
 TERN_API enum tern_status tern_session_load(struct tern_session *s, const char *path, struct tern_err *err);
+
+// Teacher-forced scoring from an empty session: logprobs[i] is the natural log-probability of ids[i] given ids[0 … i-1]
+// (NaN for i = 0); top[i] (nullable) the likeliest id in its place (-1 for i = 0). The session then holds the ids.
+TERN_API enum tern_status tern_session_score(struct tern_session *s, const int32_t *ids, size_t n, float *logprobs,
+                                             int32_t *top, struct tern_err *err);
 
 // ---------------------------------------------------------------------------------------------------------- request
 

@@ -1,0 +1,185 @@
+// Creating a request: every range is checked, the prompt becomes ids, and what the session already holds of it is kept.
+// Whatever can be refused is refused here, before the session changes.
+#include "base/base.h"
+#include "request_int.h"
+
+#include <math.h>
+
+void tern_request_options_default(struct tern_request_options *o) {
+    *o = (struct tern_request_options){
+        .reuse_prefix = true, .n_max = -1, .top_p = 1, .repeat_penalty = 1, .repeat_last = 64, .n_logprobs = -1};
+}
+
+static enum tern_status options_check(const struct tern_engine *e, const struct tern_request_options *o,
+                                      struct tern_err *err) {
+    int n_prompts = (o->n_prompt_ids > 0) + (o->messages_json.len > 0) + (o->prompt.len > 0);
+    if (n_prompts > 1)
+        return err_set(err, TERN_INVALID_ARGUMENT, "give one of prompt, prompt_ids and messages_json, not %d",
+                       n_prompts);
+    if (o->append && o->messages_json.len > 0)
+        return err_set(err, TERN_INVALID_ARGUMENT, "append continues tokens as they are and cannot take messages");
+    if (o->n_max < -1 || o->n_max == 0)
+        return err_set(err, TERN_INVALID_ARGUMENT,
+                       "n_max must be at least 1, or -1 for the rest of the context; not %d", o->n_max);
+    if (o->n_stop < 0 || o->n_stop > TERN_STOP_MAX)
+        return err_set(err, TERN_INVALID_ARGUMENT, "at most %d stop strings, not %d", TERN_STOP_MAX, o->n_stop);
+    if (o->n_logprobs < -1 || o->n_logprobs > TERN_TOP_LOGPROBS_MAX)
+        return err_set(err, TERN_INVALID_ARGUMENT, "n_logprobs must be -1 (none) to %d, not %d", TERN_TOP_LOGPROBS_MAX,
+                       o->n_logprobs);
+    if (!e->tokenizer && o->n_stop > 0) return err_set(err, TERN_UNSUPPORTED, "stop strings need a tokenizer");
+    return TERN_OK;
+}
+
+// Decides which tokens of the session stay and leaves in r->prompt those that must run (at least one).
+static enum tern_status state_reuse(struct tern_request *r, const struct tern_request_options *o,
+                                    struct tern_err *err) {
+    struct tern_session *s = r->session;
+    struct id_list *p = &r->prompt;
+    size_t keep = 0, pending = 0;
+    if (o->append) {
+        keep = s->len;
+        pending = s->pending >= 0;
+        if (p->len + pending == 0)
+            return err_set(err, TERN_INVALID_ARGUMENT,
+                           "nothing to continue: the session is empty and so is the prompt");
+    } else {
+        if (p->len == 0) return err_set(err, TERN_INVALID_ARGUMENT, "the prompt is empty");
+        size_t same = 0;
+        if (o->reuse_prefix)
+            while (same < s->len && same < p->len && s->ids[same] == p->ids[same]) same++;
+        keep = session_reachable(s, MIN(same, p->len - 1)); // the last token runs again: its logits are needed
+    }
+    size_t total = o->append ? keep + pending + p->len : p->len;
+    size_t n_ctx = (size_t)r->engine->n_ctx;
+    if (total >= n_ctx)
+        return err_set(err, TERN_CONTEXT_FULL,
+                       "the prompt has %zu tokens, but the context has %zu positions and one is needed for the answer; "
+                       "shorten the prompt or open the model with a larger context",
+                       total, n_ctx);
+    r->usage.n_prompt = (int64_t)total;
+    r->usage.n_cached = (int64_t)keep;
+    size_t room = n_ctx - total;
+    r->n_max = o->n_max < 0 || (size_t)o->n_max > room ? (int)room : o->n_max;
+    if (o->append && pending) {
+        if (!id_list_push(p, s->pending)) return err_set(err, TERN_NO_MEMORY, "no memory for the prompt");
+        memmove(p->ids + 1, p->ids, (p->len - 1) * sizeof *p->ids);
+        p->ids[0] = s->pending;
+    } else if (!o->append) {
+        memmove(p->ids, p->ids + keep, (p->len - keep) * sizeof *p->ids);
+        p->len -= keep;
+    }
+    mutex_lock(r->engine->mutex);
+    enum tern_status status = session_restore(s, keep, err);
+    mutex_unlock(r->engine->mutex);
+    return status;
+}
+
+static enum tern_status sampler_open(struct tern_request *r, const struct tern_request_options *o,
+                                     struct tern_err *err) {
+    const struct model_hyper *h = &r->engine->model->hyper;
+    struct sampler_params p = {.temperature = o->temperature,
+                               .top_k = o->top_k,
+                               .top_p = o->top_p,
+                               .min_p = o->min_p,
+                               .repeat_penalty = o->repeat_penalty,
+                               .repeat_last = o->repeat_last,
+                               .presence_penalty = o->presence_penalty,
+                               .frequency_penalty = o->frequency_penalty,
+                               .seed = o->seed,
+                               .bias = o->logit_bias,
+                               .n_bias = o->n_logit_bias};
+    TRY(sampler_create(&r->sampler, &p, h->n_vocab, h->n_vocab_used, err));
+    sampler_prompt(r->sampler, r->prompt.ids, r->prompt.len);
+    if (!o->constraint) return TERN_OK;
+    r->constraint = *o->constraint;
+    r->mask = mem_calloc(((size_t)h->n_vocab + 31) / 32, sizeof *r->mask);
+    r->constraint_state = o->constraint->state_clone(o->constraint->state);
+    if (!r->mask || !r->constraint_state) return err_set(err, TERN_NO_MEMORY, "no memory for the constraint");
+    return TERN_OK;
+}
+
+static enum tern_status output_open(struct tern_request *r, const struct tern_request_options *o, bool reasoning_open,
+                                    struct tern_err *err) {
+    buf_init(&r->piece, REQUEST_TEXT_MAX);
+    buf_init(&r->passed, REQUEST_TEXT_MAX);
+    buf_init(&r->text, REQUEST_TEXT_MAX);
+    r->events = mem_calloc(REQUEST_EVENTS_MAX, sizeof *r->events);
+    if (!r->events) return err_set(err, TERN_NO_MEMORY, "no memory for events");
+    TRY(stop_matcher_init(&r->stops, o->stop, o->n_stop, err));
+    if (!r->engine->tokenizer) return TERN_OK;
+    detok_init(&r->detok, r->engine->tokenizer, false);
+    bool chat = o->messages_json.len > 0, tools = o->parse_tools || o->tools_json.len > 0;
+    struct answer_options ao = {.style = tools ? r->engine->style : ANSWER_PLAIN,
+                                .reasoning = chat,
+                                .reasoning_open = reasoning_open,
+                                .tools_json = {o->tools_json.data, o->tools_json.len}};
+    return answer_create(&r->parser, &ao, err);
+}
+
+enum tern_status tern_request_create(struct tern_request **out, struct tern_session *s,
+                                     const struct tern_request_options *o, struct tern_err *err) {
+    if (s->busy) return err_set(err, TERN_INVALID_ARGUMENT, "the session is busy with another request");
+    TRY(options_check(s->engine, o, err));
+    struct tern_request *r = mem_calloc(1, sizeof *r);
+    if (!r) return err_set(err, TERN_NO_MEMORY, "no memory for a request");
+    r->session = s;
+    r->engine = s->engine;
+    r->created_ns = clock_ns();
+    r->ignore_eos = o->ignore_eos;
+    r->n_logprobs = o->n_logprobs;
+    r->next = -1;
+    bool reasoning_open = false;
+    enum tern_status status;
+    TRY_GOTO(prompt_build(s->engine, o, &r->prompt, &reasoning_open, err), fail);
+    TRY_GOTO(sampler_open(r, o, err), fail);
+    TRY_GOTO(output_open(r, o, reasoning_open, err), fail);
+    TRY_GOTO(state_reuse(r, o, err), fail);
+    r->usage.joules = (double)NAN;
+    r->usage.load_s = (double)s->engine->load_ns * 1e-9;
+    r->usage.plan = plan_name(s->engine->plan);
+    s->busy = r->holds_session = true;
+    *out = r;
+    return TERN_OK;
+fail:
+    tern_request_free(r);
+    return status;
+}
+
+void request_let_go(struct tern_request *r) {
+    if (!r->holds_session) return;
+    r->holds_session = r->session->busy = false;
+    r->session->pending = r->next;
+}
+
+void tern_request_free(struct tern_request *r) {
+    if (!r) return;
+    request_let_go(r);
+    if (r->constraint_state) r->constraint.state_free(r->constraint_state);
+    mem_free(r->mask);
+    sampler_free(r->sampler);
+    answer_free(r->parser);
+    stop_matcher_release(&r->stops);
+    id_list_release(&r->prompt);
+    id_list_release(&r->answer);
+    buf_release(&r->piece);
+    buf_release(&r->passed);
+    buf_release(&r->text);
+    mem_free(r->events);
+    mem_free(r->logprobs);
+    mem_free(r);
+}
+
+void tern_request_cancel(struct tern_request *r) { atomic_store_explicit(&r->cancelled, true, memory_order_relaxed); }
+
+const int32_t *tern_request_ids(const struct tern_request *r, size_t *n) {
+    *n = r->answer.len;
+    return r->answer.ids;
+}
+
+const char *tern_finish_text(enum tern_finish finish) {
+    static const char *const text[] = {[TERN_FINISH_STOP] = "stop",
+                                       [TERN_FINISH_LENGTH] = "length",
+                                       [TERN_FINISH_TOOL_CALLS] = "tool_calls",
+                                       [TERN_FINISH_CANCELLED] = "cancelled"};
+    return (unsigned)finish < ARRAY_LEN(text) ? text[finish] : "unknown";
+}

@@ -1,0 +1,138 @@
+// The work of a request: prompt in chunks of the window, then one token a step. The last chunk begins at a multiple of
+// OP_BLOCK, where a copy of the convolution rows is kept: a later request with the same beginning goes on from there.
+#include "base/base.h"
+#include "request_int.h"
+
+// Rows of the next prompt chunk. A rest longer than a block is cut at the last block boundary before its end.
+static int chunk_rows(const struct tern_request *r) {
+    size_t left = r->prompt.len - r->prompt_at, len = r->session->len;
+    size_t n = MIN(left, (size_t)r->engine->window);
+    if (n < left || r->session->slot < 0) return (int)n;
+    size_t cut = (len + n - 1) / OP_BLOCK * OP_BLOCK;
+    return cut > len ? (int)(cut - len) : (int)n;
+}
+
+static uint32_t wanted_output(const struct tern_request *r) {
+    return sampler_is_argmax(r->sampler) && !r->mask && r->n_logprobs < 0 ? PROG_OUT_ARGMAX : PROG_OUT_LOGITS;
+}
+
+// Chooses the next token from the last step's output.
+static enum tern_status token_choose(struct tern_request *r, uint32_t want, struct tern_err *err) {
+    struct tern_engine *e = r->engine;
+    if (want == PROG_OUT_ARGMAX) {
+        r->next = plan_argmax(e->plan)[0].id;
+    } else {
+        if (r->mask) {
+            memset(r->mask, 0xff, ((size_t)e->model->hyper.n_vocab + 31) / 32 * sizeof *r->mask);
+            r->constraint.mask(r->constraint_state, r->mask, e->model->hyper.n_vocab);
+        }
+        int64_t pos = (int64_t)r->session->len;
+        r->next = sampler_pick(r->sampler, plan_logits(e->plan, 0), pos, r->mask).id;
+        if (r->next >= 0 && r->n_logprobs >= 0) TRY(request_note_logprobs(r, r->next, err));
+    }
+    if (r->next < 0)
+        return err_set(err, TERN_INVALID_ARGUMENT,
+                       r->mask ? "the constraint allows no token here"
+                               : "every token is banned or the model gave no number");
+    sampler_accept(r->sampler, r->next);
+    if (r->mask && !r->constraint.advance(r->constraint_state, r->next))
+        return err_set(err, TERN_INVALID_ARGUMENT, "the constraint refused token %d, which its own mask allowed",
+                       r->next);
+    if (!id_list_push(&r->answer, r->next)) return err_set(err, TERN_NO_MEMORY, "no memory for the answer");
+    return TERN_OK;
+}
+
+static enum tern_status run_step(struct tern_request *r, const int32_t *ids, int n, uint32_t want, bool keep,
+                                 struct tern_err *err) {
+    mutex_lock(r->engine->mutex);
+    enum tern_status status = session_run(r->session, ids, n, want, err);
+    if (status == TERN_OK && keep) status = session_checkpoint(r->session, err);
+    if (status == TERN_OK && want) status = token_choose(r, want, err);
+    mutex_unlock(r->engine->mutex);
+    return status;
+}
+
+static enum tern_status finish_set(struct tern_request *r, enum tern_finish finish, bool stopped,
+                                   struct tern_err *err) {
+    r->phase = REQUEST_FINISHED;
+    r->finish = finish;
+    TRY(request_tell_end(r, stopped, err));
+    if (finish == TERN_FINISH_STOP && r->parser && answer_n_calls(r->parser) > 0) r->finish = TERN_FINISH_TOOL_CALLS;
+    return TERN_OK;
+}
+
+// What the chosen token means: an end, text, or a step more.
+static enum tern_status token_take(struct tern_request *r, struct tern_err *err) {
+    if (r->answer.len == 1) r->first_ns = clock_ns();
+    if (engine_is_eos(r->engine, r->next) && !r->ignore_eos) return finish_set(r, TERN_FINISH_STOP, false, err);
+    bool stopped;
+    TRY(request_tell_token(r, r->next, &stopped, err));
+    if (stopped) return finish_set(r, TERN_FINISH_STOP, true, err);
+    if ((int)r->answer.len >= r->n_max) return finish_set(r, TERN_FINISH_LENGTH, false, err);
+    return TERN_OK;
+}
+
+static enum tern_status prompt_step(struct tern_request *r, struct tern_event *event, bool *told,
+                                    struct tern_err *err) {
+    int n = chunk_rows(r);
+    bool last = r->prompt_at + (size_t)n == r->prompt.len;
+    uint32_t want = last ? wanted_output(r) : 0;
+    bool keep =
+        !last && (r->session->len + (size_t)n) % OP_BLOCK == 0 && r->prompt.len - r->prompt_at - (size_t)n <= OP_BLOCK;
+    TRY(run_step(r, r->prompt.ids + r->prompt_at, n, want, keep, err));
+    r->prompt_at += (size_t)n;
+    r->prompt_ns = clock_ns() - r->created_ns;
+    if (last) {
+        r->phase = REQUEST_ANSWER;
+        return token_take(r, err);
+    }
+    *event = (struct tern_event){
+        .type = TERN_EVENT_PROGRESS, .n_done = r->usage.n_cached + (int64_t)r->prompt_at, .n_total = r->usage.n_prompt};
+    *told = true;
+    return TERN_OK;
+}
+
+static enum tern_status answer_step(struct tern_request *r, struct tern_err *err) {
+    int32_t id = r->next;
+    r->next = -1;
+    r->usage.n_steps++;
+    TRY(run_step(r, &id, 1, wanted_output(r), false, err));
+    return token_take(r, err);
+}
+
+static void done_tell(struct tern_request *r, struct tern_event *event) {
+    uint64_t now = clock_ns();
+    r->usage.n_answer = (int64_t)r->answer.len;
+    r->usage.prompt_s = (double)r->prompt_ns * 1e-9;
+    r->usage.answer_s = r->first_ns ? (double)(now - r->first_ns) * 1e-9 : 0;
+    r->usage.first_token_s = r->first_ns ? (double)(r->first_ns - r->created_ns) * 1e-9 : 0;
+    *event = (struct tern_event){.type = TERN_EVENT_DONE, .finish = r->finish, .usage = r->usage};
+    r->phase = REQUEST_TOLD;
+    request_let_go(r);
+}
+
+enum tern_status tern_request_next(struct tern_request *r, struct tern_event *event, struct tern_err *err) {
+    for (;;) {
+        if (request_pop_event(r, event)) return TERN_OK;
+        enum tern_status status = TERN_OK;
+        bool told = false;
+        if (r->phase == REQUEST_TOLD) return err_set(err, TERN_INVALID_ARGUMENT, "the request is done");
+        if (r->phase == REQUEST_FINISHED) {
+            done_tell(r, event);
+            return TERN_OK;
+        }
+        if (atomic_load_explicit(&r->cancelled, memory_order_relaxed))
+            status = finish_set(r, TERN_FINISH_CANCELLED, false, err);
+        else if (r->phase == REQUEST_PROMPT)
+            status = prompt_step(r, event, &told, err);
+        else
+            status = answer_step(r, err);
+        if (status != TERN_OK) {
+            r->phase = REQUEST_TOLD;
+            r->next = -1;
+            request_let_go(r);
+            return status;
+        }
+        if (told) return TERN_OK;
+    }
+}
