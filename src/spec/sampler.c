@@ -4,6 +4,7 @@
 // Which tokens count: the repetition penalty looks at the last `repeat_last` tokens of prompt and answer together;
 // presence and frequency penalties count the answer only, as the OpenAI API does. At their neutral values (1, 0, 0)
 // logits are passed on bit for bit.
+#include "base/base.h"
 #include "sampler_int.h"
 
 #include <math.h>

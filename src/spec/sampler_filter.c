@@ -3,6 +3,7 @@
 // The whole vocabulary is never sorted. Candidates are gathered in bands below the best logit and each band is sorted
 // only when the rules before it still want more: with the usual settings the first band is enough, and the exact answer
 // for any setting costs at most one full sort.
+#include "base/base.h"
 #include "sampler_int.h"
 
 #include <math.h>

@@ -1,0 +1,109 @@
+// Private to app/: the commands of the program `tern` and what they share.
+//
+// Habits of every command: stdout holds only what was asked for, everything else goes to stderr; exit 0 done, 1 failed,
+// 2 wrong usage, 130 interrupted; errors are one line that says what to do; a broken pipe ends quietly; a full disk is an
+// error. Options are rows of tables from which parsing and --help are made.
+#pragma once
+#include "base/base.h"
+
+#define EXIT_DONE 0
+#define EXIT_FAILED 1
+#define EXIT_USAGE 2
+#define EXIT_INTERRUPTED 130
+#define APP_TEXT_BYTES_MAX (256u << 20) // prompts and files read whole
+
+// ------------------------------------------------------------------------------------------------------------ options
+
+enum opt_type { OPT_FLAG, OPT_INT, OPT_U64, OPT_FLOAT, OPT_TEXT, OPT_TEXTS };
+struct opt_texts { // a repeatable option
+    const char *items[TERN_STOP_MAX];
+    int n;
+};
+struct opt {
+    const char *name; // "--model"
+    char letter;      // 'm', or 0
+    const char *arg;  // "FILE"; NULL for flags
+    enum opt_type type;
+    void *target;  // bool, int, uint64_t, float, const char *, struct opt_texts
+    double lo, hi; // range of numbers
+    const char *help;
+};
+struct command;
+// Parses argv[1…) by the tables (each ends with name NULL; tables ends with NULL). Positional arguments stay, in order, in
+// argv[1 … *n_args]. Returns false with *exit_code set: after --help (0) or a usage error (2, already told).
+bool opts_parse(const struct command *c, const struct opt *const *tables, int argc, char **argv, int *n_args,
+                int *exit_code);
+// One line on stderr: "tern run: message" and where to look; returns EXIT_USAGE.
+int usage_error(const struct command *c, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+struct command {
+    const char *name;
+    const char *args;    // "[PROMPT]"
+    const char *summary; // one line
+    const char *text;    // more for --help, or NULL
+    int (*run)(const struct command *c, int argc, char **argv);
+};
+extern const struct command command_chat, command_run, command_bench, command_show, command_tokenize, command_template,
+    command_perplexity, command_doctor, command_cache, command_explain;
+
+// ------------------------------------------------------------------------------------------------------------ engine
+
+struct model_opts {
+    struct tern_engine_options engine;
+    const char *kv, *numerics; // names
+    bool no_pack_cache;
+};
+void model_opts_init(struct model_opts *o);
+// Rows for -m, --threads, --ctx, … bound to o. `table` has room for MODEL_OPTS_N rows.
+#define MODEL_OPTS_N 12
+void model_opts_table(struct model_opts *o, struct opt table[MODEL_OPTS_N]);
+// Opens the engine: the model named, $TERN_MODEL, or the built-in pico. Progress on a terminal. On failure tells and
+// returns the exit code to use, else 0.
+int engine_open_told(const struct command *c, struct model_opts *o, struct tern_engine **out);
+
+struct sample_opts {
+    struct tern_request_options request;
+    struct opt_texts stop;
+    int max_tokens;
+};
+void sample_opts_init(struct sample_opts *o);
+#define SAMPLE_OPTS_N 14
+void sample_opts_table(struct sample_opts *o, struct opt table[SAMPLE_OPTS_N]);
+void sample_opts_apply(struct sample_opts *o); // texts into the request, after parsing
+
+// ------------------------------------------------------------------------------------------------------------ output
+
+// stdout, checked: a broken pipe ends the program quietly (exit 0 by `| head`), another fault ends it with exit 1.
+void out_put(struct str s);
+void out_puts(const char *z);
+void out_putf(const char *fmt, ...) PRINTF_LIKE(1, 2);
+void out_flush(void);
+// "tern run: message" on stderr, escaped; returns EXIT_FAILED.
+int fail_told(const struct command *c, const struct tern_err *err);
+
+// ------------------------------------------------------------------------------------------------------------ answers
+
+// Runs one request to its end and shows it.
+struct answer_view {
+    bool show;       // text to stdout as it comes
+    struct buf text; // whole answer
+    struct buf reasoning;
+    struct buf calls;    // JSON array of {"name", "arguments"} objects, without the brackets
+    struct buf logprobs; // JSON items, without the brackets, when the request asks for log-probabilities
+    int n_calls;
+    enum tern_finish finish;
+    struct tern_usage usage;
+};
+void answer_view_init(struct answer_view *v, bool show);
+void answer_view_release(struct answer_view *v);
+enum tern_status answer_view_run(struct answer_view *v, struct tern_session *s, const struct tern_request_options *o,
+                                 struct tern_err *err);
+void usage_tell(const struct tern_usage *u); // one line of speeds on stderr
+
+// Ctrl-C: the first cancels the request named here, the second quits.
+void interrupt_watch(struct tern_request *r); // NULL: no request; Ctrl-C then quits at once
+bool interrupt_seen(void);
+
+// Reads a prompt: from text (may be NULL), else from file ("-": standard input), else standard input when it is no terminal.
+// Returns 0, or the exit code after telling. *found: false when there is nothing to read.
+int prompt_read(const struct command *c, const char *text, const char *file, struct buf *out, bool *found);

@@ -1,0 +1,152 @@
+// tern bench: prefill and decode speed of a model or of random weights in a named shape, through the public interface.
+// Repetitions are whole requests on fixed token ids; the first one warms up and is not counted. Beside the decode speed
+// stands its share of the read bandwidth measured in the same run.
+#include "base/base.h"
+#include "app.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench_ceiling.h"
+
+#define BENCH_REPEATS_MAX 1000
+
+struct bench_opts {
+    struct model_opts model;
+    const char *shape, *format;
+    int n_prompt, n_answer, depth, repeats, seed;
+    bool json;
+};
+struct series {
+    double v[BENCH_REPEATS_MAX];
+    int n;
+};
+static int double_compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+static double series_at(struct series *s, double q) { // 0: min, 0.5: median, 1: max
+    qsort(s->v, (size_t)s->n, sizeof s->v[0], double_compare);
+    return s->v[(int)(q * (s->n - 1) + 0.5)];
+}
+
+static uint64_t ids_next(uint64_t *state) {
+    *state = *state * 6364136223846793005ull + 1442695040888963407ull;
+    return *state >> 33;
+}
+
+// One request of n_prompt ids and n_answer tokens behind `depth` tokens; times into the usage.
+static int request_once(const struct command *c, struct tern_session *s, const int32_t *ids, int depth, int n_prompt,
+                        int n_answer, struct tern_usage *u) {
+    struct tern_err err = {0};
+    struct tern_request_options o;
+    tern_request_options_default(&o);
+    o.prompt_ids = ids;
+    o.n_prompt_ids = (size_t)(depth + n_prompt);
+    o.n_max = n_answer;
+    o.ignore_eos = true;
+    struct answer_view v;
+    answer_view_init(&v, false);
+    int code = EXIT_DONE;
+    if (tern_session_truncate(s, 0, &err) != TERN_OK || answer_view_run(&v, s, &o, &err) != TERN_OK)
+        code = fail_told(c, &err);
+    *u = v.usage;
+    if (code == EXIT_DONE && v.finish == TERN_FINISH_CANCELLED) code = EXIT_INTERRUPTED;
+    answer_view_release(&v);
+    return code;
+}
+
+static void result_print(const struct bench_opts *o, const struct tern_model_info *m, struct series *pp,
+                         struct series *tg, struct series *read_gbs) {
+    double gbs = series_at(read_gbs, 0.5), tg_med = tg->n ? series_at(tg, 0.5) : 0;
+    double share = gbs > 0 ? tg_med * (double)m->bytes_weights / 1e9 / gbs : 0;
+    if (o->json) {
+        out_putf("{\"model\": \"%s\", \"format\": \"%s\", \"kernels\": \"%s\", \"numerics\": \"%s\", \"threads\": %d, "
+                 "\"bytes_weights\": %llu, \"prompt\": %d, \"answer\": %d, \"depth\": %d, \"repeats\": %d, "
+                 "\"read_gbs\": %.3f",
+                 m->name, m->format, m->kernels, m->numerics, m->n_threads, (unsigned long long)m->bytes_weights,
+                 o->n_prompt, o->n_answer, o->depth, o->repeats, gbs);
+        if (pp->n)
+            out_putf(", \"prefill_tps\": {\"min\": %.3f, \"median\": %.3f, \"max\": %.3f}", series_at(pp, 0),
+                     series_at(pp, 0.5), series_at(pp, 1));
+        if (tg->n)
+            out_putf(", \"decode_tps\": {\"min\": %.3f, \"median\": %.3f, \"max\": %.3f}, \"decode_share\": %.4f",
+                     series_at(tg, 0), tg_med, series_at(tg, 1), share);
+        out_puts("}\n");
+        return;
+    }
+    char text[24];
+    out_putf("%s, %s, %s, %s, %d threads, packed weights %s, %d repeats\n", m->name, m->format, m->kernels, m->numerics,
+             m->n_threads, bytes_format(m->bytes_weights, text), o->repeats);
+    out_putf("%-22s %10s %10s %10s\n", "tokens/s", "median", "min", "max");
+    if (pp->n)
+        out_putf("prefill %-14d %10.1f %10.1f %10.1f\n", o->n_prompt, series_at(pp, 0.5), series_at(pp, 0),
+                 series_at(pp, 1));
+    if (tg->n)
+        out_putf("decode %-4d @ %-8d %10.1f %10.1f %10.1f   %.0f %% of %.1f GB/s read\n", o->n_answer,
+                 o->depth + o->n_prompt, tg_med, series_at(tg, 0), series_at(tg, 1), 100 * share, gbs);
+}
+
+static int bench_run(const struct command *c, struct bench_opts *o, struct tern_engine *e) {
+    struct tern_err err = {0};
+    struct tern_model_info info;
+    tern_engine_info(e, &info);
+    int n = o->depth + o->n_prompt;
+    struct tern_session *s;
+    if (tern_session_open(&s, e, &err) != TERN_OK) return fail_told(c, &err);
+    int32_t *ids = mem_calloc((size_t)n, sizeof *ids);
+    struct series *all = mem_calloc(3, sizeof *all), *pp = &all[0], *tg = &all[1], *gbs = &all[2];
+    uint64_t state = (uint64_t)o->seed;
+    for (int i = 0; ids && i < n; i++) ids[i] = (int32_t)(ids_next(&state) % (uint64_t)info.n_vocab);
+    int code = ids && all ? EXIT_DONE : EXIT_FAILED;
+    for (int i = 0; i <= o->repeats && code == EXIT_DONE; i++) {
+        struct tern_usage u;
+        double read = bench_read_gbs(info.n_threads);
+        code = request_once(c, s, ids, o->depth, o->n_prompt, o->n_answer + 1, &u);
+        if (i == 0 || code != EXIT_DONE) continue;
+        gbs->v[gbs->n++] = read;
+        pp->v[pp->n++] = (double)n / u.prompt_s;
+        if (o->n_answer > 0) tg->v[tg->n++] = (double)o->n_answer / u.answer_s;
+    }
+    if (code == EXIT_DONE) result_print(o, &info, pp, tg, gbs);
+    mem_free(ids);
+    mem_free(all);
+    tern_session_close(s);
+    return code;
+}
+
+static int bench_main(const struct command *c, int argc, char **argv) {
+    struct bench_opts o = {.n_prompt = 512, .n_answer = 128, .repeats = 5, .seed = 1};
+    model_opts_init(&o.model);
+    struct opt model_rows[MODEL_OPTS_N];
+    model_opts_table(&o.model, model_rows);
+    const struct opt rows[] = {
+        {"--shape", 0, "NAME", OPT_TEXT, &o.shape, 0, 0, "random weights: lfm2-350m, lfm2-1.2b, lfm2.5-2.6b, llama-7b"},
+        {"--format", 0, "NAME", OPT_TEXT, &o.format, 0, 0, "of the shape's weights (default Q4_0)"},
+        {"--seed", 0, "N", OPT_INT, &o.seed, 0, 1 << 30, "of the shape's weights and the prompt (default 1)"},
+        {"--prompt", 'p', "N", OPT_INT, &o.n_prompt, 1, 1 << 20, "prompt tokens (default 512)"},
+        {"--answer", 'n', "N", OPT_INT, &o.n_answer, 0, 1 << 20, "answer tokens (default 128)"},
+        {"--depth", 'd', "N", OPT_INT, &o.depth, 0, 1 << 20, "further prompt tokens before (default 0)"},
+        {"--repeats", 'r', "N", OPT_INT, &o.repeats, 1, BENCH_REPEATS_MAX, "counted repetitions (default 5)"},
+        {"--json", 0, NULL, OPT_FLAG, &o.json, 0, 0, "one JSON object"},
+        {0}};
+    const struct opt *const tables[] = {rows, model_rows, NULL};
+    int n_args, code;
+    if (!opts_parse(c, tables, argc, argv, &n_args, &code)) return code;
+    if (n_args > 0) return usage_error(c, "no arguments expected");
+    if (o.format && !o.shape) return usage_error(c, "--format goes with --shape");
+    if (o.shape) {
+        o.model.engine.model_path = NULL;
+        o.model.engine.shape = o.shape;
+        o.model.engine.shape_format = o.format;
+        o.model.engine.shape_seed = (uint64_t)o.seed;
+    }
+    if (o.model.engine.n_ctx == 0) o.model.engine.n_ctx = o.depth + o.n_prompt + o.n_answer + 2;
+    struct tern_engine *e = NULL;
+    code = engine_open_told(c, &o.model, &e);
+    if (code == 0) code = bench_run(c, &o, e);
+    tern_engine_close(e);
+    return code;
+}
+
+const struct command command_bench = {"bench", "", "prefill and decode speed", NULL, bench_main};

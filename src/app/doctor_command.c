@@ -1,0 +1,58 @@
+// tern doctor: what this machine has, what of it is used, and why not the rest.
+#include "base/base.h"
+#include "app.h"
+#include "unit/unit.h"
+
+#include <stdio.h>
+
+static void feature_print(void *arg, const char *feature, bool present, bool used, const char *note) {
+    (void)arg;
+    out_putf("  %-18s %-8s %-8s %s\n", feature, present ? "present" : "-", used ? "used" : "-", note ? note : "");
+}
+
+static void units_print(void) {
+    out_puts("units:\n");
+    for (const struct unit_driver *const *d = unit_drivers; *d; d++) {
+        const char *reason = "";
+        bool usable = (*d)->probe(&reason);
+        out_putf("  %-6s %-8s %s\n", (*d)->name, usable ? "usable" : "no", reason);
+    }
+}
+
+static void cache_print(void) {
+    char dir[4096], free_text[24];
+    os_cache_dir(dir, sizeof dir);
+    if (!dir[0]) {
+        out_puts("cache: none (neither XDG_CACHE_HOME nor HOME is set)\n");
+        return;
+    }
+    struct tern_err err = {0};
+    const char *state = "writable";
+    if (os_mkdirs(dir, &err) != TERN_OK) state = err.message;
+    uint64_t room = os_disk_free(dir);
+    out_putf("cache: %s, %s, %s free\n", dir, state, room == UINT64_MAX ? "unknown" : bytes_format(room, free_text));
+}
+
+static int doctor_main(const struct command *c, int argc, char **argv) {
+    const struct opt rows[] = {{0}};
+    const struct opt *const tables[] = {rows, NULL};
+    int n_args, code;
+    if (!opts_parse(c, tables, argc, argv, &n_args, &code)) return code;
+    if (n_args > 0) return usage_error(c, "no arguments expected");
+    char total[24], available[24];
+    out_putf("tern %s\n", tern_version());
+    struct cpu_topology t = cpu_topology_get();
+    out_putf("processor: %d cores (%d fast, %d kinds), %d usable hardware threads, from %s\n", t.n_cores,
+             t.n_cores_fast, t.n_kinds, t.n_logical, t.source);
+    out_putf("memory: %s, %s available\n", bytes_format(os_ram_total(), total),
+             bytes_format(os_ram_available(), available));
+    cache_print();
+    units_print();
+    out_puts("instruction sets:\n");
+    unit_cpu_features_each(feature_print, NULL);
+    if (env_get("TERN_CPU")) out_putf("TERN_CPU=%s bounds them\n", env_get("TERN_CPU"));
+    return EXIT_DONE;
+}
+
+const struct command command_doctor = {"doctor", "", "what this machine has and what tern uses of it", NULL,
+                                       doctor_main};

@@ -1,0 +1,122 @@
+// The options about the model and about sampling that several commands share, and opening the engine with them.
+#include "base/base.h"
+#include "app.h"
+
+#include <stdio.h>
+
+#ifdef TERN_EMBED_PICO
+extern const unsigned char tern_pico_begin[], tern_pico_end[];
+#endif
+
+void model_opts_init(struct model_opts *o) {
+    *o = (struct model_opts){0};
+    tern_engine_options_default(&o->engine);
+    o->engine.model_path = env_get("TERN_MODEL");
+}
+
+void model_opts_table(struct model_opts *o, struct opt table[MODEL_OPTS_N]) {
+    struct tern_engine_options *e = &o->engine;
+    const struct opt rows[MODEL_OPTS_N] = {
+        {"--model", 'm', "PATH", OPT_TEXT, &e->model_path, 0, 0,
+         "GGUF file or Hugging Face folder (default: $TERN_MODEL, else pico)"},
+        {"--threads", 't', "N", OPT_INT, &e->n_threads, 1, TEAM_THREADS_MAX,
+         "compute threads (default: one per fast core)"},
+        {"--ctx", 'c', "N", OPT_INT, &e->n_ctx, 1, 1 << 20,
+         "positions of the context (default: the model's, at most 8192)"},
+        {"--window", 0, "N", OPT_INT, &e->window, 1, 512, "rows of one step (default 256)"},
+        {"--kv", 0, "TYPE", OPT_TEXT, &o->kv, 0, 0, "cache type: f16 (default), q8, f32"},
+        {"--class", 0, "NAME", OPT_TEXT, &o->numerics, 0, 0, "arithmetic: int8 (default), fp32 (reference, slow)"},
+        {"--unit", 0, "NAME", OPT_TEXT, &e->unit, 0, 0, "where to run: cpu (default), null (checks only)"},
+        {"--no-pack-cache", 0, NULL, OPT_FLAG, &o->no_pack_cache, 0, 0, "do not keep or use packed weights on disk"},
+        {"--memory", 0, "BYTES", OPT_U64, &e->memory_max, 0, 9e18, "refuse to start when more may be needed"},
+        {0}};
+    memcpy(table, rows, sizeof rows);
+}
+
+static bool name_find(const char *name, const char *const *names, int n, int *out) {
+    for (int i = 0; i < n; i++)
+        if (strcmp(name, names[i]) == 0) return *out = i, true;
+    return false;
+}
+
+struct load_view {
+    struct progress bar;
+    const char *stage;
+};
+static bool load_on_progress(void *arg, const char *stage, uint64_t done, uint64_t total) {
+    struct load_view *v = arg;
+    if (v->stage != stage) {
+        if (v->stage) progress_end(&v->bar);
+        progress_begin(&v->bar, stage, total, true);
+        v->stage = stage;
+    }
+    progress_update(&v->bar, done);
+    return true;
+}
+
+int engine_open_told(const struct command *c, struct model_opts *o, struct tern_engine **out) {
+    static const char *const kv[] = {"f16", "q8", "f32"}, *const classes[] = {"auto", "int8", "fp32"};
+    int i = 0;
+    if (o->kv && !name_find(o->kv, kv, 3, &i)) return usage_error(c, "--kv wants f16, q8 or f32, not '%s'", o->kv);
+    if (o->kv) o->engine.kv_type = (enum tern_kv_type)i;
+    if (o->numerics && !name_find(o->numerics, classes, 3, &i))
+        return usage_error(c, "--class wants int8 or fp32, not '%s'", o->numerics);
+    if (o->numerics) o->engine.numerics = (enum tern_class)i;
+    o->engine.pack_cache = !o->no_pack_cache;
+    struct tern_err err = {0};
+    if (!o->engine.model_path && !o->engine.shape) {
+#ifdef TERN_EMBED_PICO
+        o->engine.model_data = tern_pico_begin;
+        o->engine.model_data_len = (size_t)(tern_pico_end - tern_pico_begin);
+#else
+        o->engine.model_path = TERN_DATADIR "/pico.gguf";
+#endif
+    }
+    struct load_view view = {0};
+    o->engine.on_progress = load_on_progress;
+    o->engine.on_progress_arg = &view;
+    enum tern_status status = tern_engine_open(out, &o->engine, &err);
+    if (view.stage) progress_end(&view.bar);
+    if (status == TERN_OK) return 0;
+    fail_told(c, &err);
+    return EXIT_FAILED;
+}
+
+void sample_opts_init(struct sample_opts *o) {
+    *o = (struct sample_opts){.max_tokens = -1};
+    tern_request_options_default(&o->request);
+}
+
+void sample_opts_table(struct sample_opts *o, struct opt table[SAMPLE_OPTS_N]) {
+    struct tern_request_options *r = &o->request;
+    const struct opt rows[SAMPLE_OPTS_N] = {
+        {"--max-tokens", 'n', "N", OPT_INT, &o->max_tokens, 1, 1 << 30,
+         "tokens of the answer at most (default: what fits)"},
+        {"--temp", 0, "T", OPT_FLOAT, &r->temperature, 0, 100, "temperature (default 0: greedy)"},
+        {"--top-k", 0, "K", OPT_INT, &r->top_k, 0, 1 << 30, "keep the K likeliest (default 0: off)"},
+        {"--top-p", 0, "P", OPT_FLOAT, &r->top_p, 1e-9, 1, "keep the likeliest that sum to P (default 1: off)"},
+        {"--min-p", 0, "P", OPT_FLOAT, &r->min_p, 0, 1,
+         "keep those at least P times as likely as the best (default 0: off)"},
+        {"--repeat-penalty", 0, "X", OPT_FLOAT, &r->repeat_penalty, 0.01, 100,
+         "divide logits of recent tokens (default 1: off)"},
+        {"--repeat-last", 0, "N", OPT_INT, &r->repeat_last, 0, 4096,
+         "tokens that --repeat-penalty looks back at (default 64)"},
+        {"--presence-penalty", 0, "X", OPT_FLOAT, &r->presence_penalty, -100, 100,
+         "against tokens already in the answer (default 0)"},
+        {"--frequency-penalty", 0, "X", OPT_FLOAT, &r->frequency_penalty, -100, 100,
+         "the same, per occurrence (default 0)"},
+        {"--seed", 0, "N", OPT_U64, &r->seed, 0, 9e18, "of sampling: same seed, same text (default 0)"},
+        {"--stop", 0, "TEXT", OPT_TEXTS, &o->stop, 0, 0,
+         "end the answer before this text (may be given up to 16 times)"},
+        {"--ignore-eos", 0, NULL, OPT_FLAG, &r->ignore_eos, 0, 0, "go on after the end token"},
+        {"--logprobs", 0, "N", OPT_INT, &r->n_logprobs, 0, TERN_TOP_LOGPROBS_MAX,
+         "with --json: log-probabilities, and N alternatives"},
+        {0}};
+    memcpy(table, rows, sizeof rows);
+}
+
+void sample_opts_apply(struct sample_opts *o) {
+    o->request.n_max = o->max_tokens;
+    for (int i = 0; i < o->stop.n; i++) o->request.stop[i] = o->stop.items[i];
+    o->request.n_stop = o->stop.n;
+}

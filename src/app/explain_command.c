@@ -1,0 +1,80 @@
+// tern explain: the programs that a model becomes, and what a step of them costs.
+#include "base/base.h"
+#include "app.h"
+#include "model/model.h"
+#include "prog/prog.h"
+
+static bool kind_find(const char *name, enum prog_kind *out) {
+    static const struct {
+        const char *name;
+        enum prog_kind kind;
+    } kinds[] = {{"whole", PROG_WHOLE},    {"layers", PROG_LAYERS}, {"segment", PROG_SEGMENT},
+                 {"attention", PROG_ATTN}, {"commit", PROG_COMMIT}, {"encoder", PROG_ENCODER}};
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+        if (strcmp(kinds[i].name, name) == 0) return *out = kinds[i].kind, true;
+    return false;
+}
+
+static int program_print(const struct command *c, const struct model *m, const struct prog_spec *spec, int rows,
+                         int ctx) {
+    struct tern_err err = {0};
+    struct prog *p;
+    if (prog_build(&p, m, spec, &err) != TERN_OK) return fail_told(c, &err);
+    struct buf b;
+    buf_init(&b, 16u << 20);
+    int code = EXIT_DONE;
+    if (prog_verify(p, &err) != TERN_OK)
+        code = fail_told(c, &err);
+    else if (!prog_dump(p, &b))
+        code = EXIT_FAILED;
+    if (code == EXIT_DONE) {
+        struct prog_cost cost = prog_cost_get(p, rows, spec->outputs ? MIN(rows, 1) : 0, ctx);
+        out_put(buf_str(&b));
+        out_putf("a step of %d rows behind %d positions: %.3f GFLOP, %.1f MB of weights, %.3f MB of cache\n", rows, ctx,
+                 cost.flops / 1e9, cost.weight_bytes / 1e6, cost.kv_bytes / 1e6);
+    }
+    buf_release(&b);
+    prog_free(p);
+    return code;
+}
+
+static int explain_main(const struct command *c, int argc, char **argv) {
+    const char *kind = "whole", *path = env_get("TERN_MODEL");
+    int window = 64, begin = 0, end = 0, index = 0, ctx = 512;
+    bool logits = false;
+    const struct opt rows[] = {
+        {"--model", 'm', "PATH", OPT_TEXT, &path, 0, 0, "GGUF file or Hugging Face folder"},
+        {"--program", 0, "KIND", OPT_TEXT, &kind, 0, 0, "whole (default), layers, segment, attention, commit, encoder"},
+        {"--window", 0, "N", OPT_INT, &window, 1, STEP_WINDOW_MAX, "rows (default 64)"},
+        {"--begin", 0, "N", OPT_INT, &begin, 0, MODEL_LAYERS_MAX, "layers: first"},
+        {"--end", 0, "N", OPT_INT, &end, 0, MODEL_LAYERS_MAX, "layers: one past the last (default: all)"},
+        {"--index", 0, "N", OPT_INT, &index, 0, MODEL_LAYERS_MAX, "segment or attention: which"},
+        {"--behind", 0, "N", OPT_INT, &ctx, 0, 1 << 20, "positions before the step, for its cost (default 512)"},
+        {"--logits", 0, NULL, OPT_FLAG, &logits, 0, 0, "logits instead of argmax"},
+        {0}};
+    const struct opt *const tables[] = {rows, NULL};
+    int n_args, code;
+    if (!opts_parse(c, tables, argc, argv, &n_args, &code)) return code;
+    if (n_args == 1) path = argv[1];
+    if (!path || n_args > 1) return usage_error(c, "one model expected: a GGUF file or a Hugging Face folder");
+    struct prog_spec spec = {.window = window,
+                             .layer_begin = begin,
+                             .layer_end = end,
+                             .index = index,
+                             .n_out_max = -1,
+                             .kv_type = OP_KV_F16};
+    if (!kind_find(kind, &spec.kind))
+        return usage_error(c, "--program wants whole, layers, segment, attention, commit or encoder, not '%s'", kind);
+    struct tern_err err = {0};
+    struct model *m;
+    if (model_open(&m, path, &err) != TERN_OK) return fail_told(c, &err);
+    if (end == 0) spec.layer_end = m->hyper.n_layers;
+    bool head = spec.kind == PROG_WHOLE || (spec.kind == PROG_LAYERS && spec.layer_end == m->hyper.n_layers) ||
+                spec.kind == PROG_SEGMENT;
+    if (head) spec.outputs = logits ? PROG_OUT_LOGITS : PROG_OUT_ARGMAX;
+    code = program_print(c, m, &spec, window, ctx);
+    model_close(m);
+    return code;
+}
+
+const struct command command_explain = {"explain", "MODEL", "the programs that a model becomes", NULL, explain_main};

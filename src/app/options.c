@@ -1,0 +1,127 @@
+// Command-line options from tables: parsing, ranges, and --help.
+#include "base/base.h"
+#include "app.h"
+
+#include <stdio.h>
+
+int usage_error(const struct command *c, const char *fmt, ...) {
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    struct buf b;
+    buf_init(&b, 4096);
+    str_put_escaped(&b, str_from(text), sizeof text);
+    fprintf(stderr, "tern %s: %s (see `tern %s --help`)\n", c->name, b.data ? b.data : "", c->name);
+    buf_release(&b);
+    return EXIT_USAGE;
+}
+
+static void help_row(const struct opt *o) {
+    char head[64];
+    snprintf(head, sizeof head, "%c%c%s%s%s%s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ',
+             o->letter ? ", " : "  ", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
+    out_putf("  %-28s %s\n", head, o->help);
+}
+
+static void help_print(const struct command *c, const struct opt *const *tables) {
+    out_putf("tern %s: %s\n\nusage: tern %s [OPTIONS]%s%s\n", c->name, c->summary, c->name, c->args[0] ? " " : "",
+             c->args);
+    if (c->text) out_putf("\n%s\n", c->text);
+    out_puts("\noptions:\n");
+    for (; *tables; tables++)
+        for (const struct opt *o = *tables; o->name; o++) help_row(o);
+    out_puts("  -h, --help                   this text\n");
+}
+
+static const struct opt *opt_find(const struct opt *const *tables, struct str name, char letter) {
+    for (; *tables; tables++)
+        for (const struct opt *o = *tables; o->name; o++)
+            if (letter ? o->letter == letter : str_eqz(name, o->name)) return o;
+    return NULL;
+}
+
+// Sets the option's target; false after telling.
+static bool opt_set(const struct command *c, const struct opt *o, const char *value) {
+    struct str s = str_from(value);
+    double f = 0;
+    int64_t i = 0;
+    switch (o->type) {
+    case OPT_FLAG: *(bool *)o->target = true; return true;
+    case OPT_TEXT: *(const char **)o->target = value; return true;
+    case OPT_TEXTS: {
+        struct opt_texts *t = o->target;
+        if (t->n == TERN_STOP_MAX)
+            return usage_error(c, "%s may be given at most %d times", o->name, TERN_STOP_MAX), false;
+        t->items[t->n++] = value;
+        return true;
+    }
+    case OPT_INT:
+    case OPT_U64:
+        if (!str_to_i64(s, &i) || (double)i < o->lo || (double)i > o->hi)
+            return usage_error(c, "%s wants a whole number from %.0f to %.0f, not '%s'", o->name, o->lo, o->hi, value),
+                   false;
+        if (o->type == OPT_INT)
+            *(int *)o->target = (int)i;
+        else
+            *(uint64_t *)o->target = (uint64_t)i;
+        return true;
+    case OPT_FLOAT:
+        if (!str_to_f64(s, &f) || !(f >= o->lo && f <= o->hi))
+            return usage_error(c, "%s wants a number from %g to %g, not '%s'", o->name, o->lo, o->hi, value), false;
+        *(float *)o->target = (float)f;
+        return true;
+    }
+    return false;
+}
+
+// Parses one option at argv[*i]; false after telling.
+static bool opt_parse(const struct command *c, const struct opt *const *tables, int argc, char **argv, int *i) {
+    const char *arg = argv[*i], *value = NULL;
+    const struct opt *o;
+    if (arg[1] == '-') {
+        struct str name = str_from(arg);
+        size_t eq = str_find(name, STR("="), 0);
+        if (eq != (size_t)-1) {
+            name.len = eq;
+            value = arg + eq + 1;
+        }
+        o = opt_find(tables, name, 0);
+    } else {
+        o = opt_find(tables, STR(""), arg[1]);
+        if (arg[2]) value = arg + 2;
+    }
+    if (!o) return usage_error(c, "unknown option '%s'", arg), false;
+    if (!o->arg) {
+        if (value) return usage_error(c, "%s takes no value", o->name), false;
+        return opt_set(c, o, "");
+    }
+    if (!value) {
+        if (*i + 1 >= argc) return usage_error(c, "%s wants a value: %s", o->name, o->arg), false;
+        value = argv[++*i];
+    }
+    return opt_set(c, o, value);
+}
+
+bool opts_parse(const struct command *c, const struct opt *const *tables, int argc, char **argv, int *n_args,
+                int *exit_code) {
+    bool only_args = false;
+    *n_args = 0;
+    *exit_code = EXIT_USAGE;
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i];
+        if (only_args || arg[0] != '-' || !arg[1]) {
+            argv[++*n_args] = argv[i];
+        } else if (strcmp(arg, "--") == 0) {
+            only_args = true;
+        } else if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0) {
+            help_print(c, tables);
+            *exit_code = EXIT_DONE;
+            return false;
+        } else if (!opt_parse(c, tables, argc, argv, &i)) {
+            return false;
+        }
+    }
+    return true;
+}

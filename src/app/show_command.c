@@ -1,0 +1,63 @@
+// tern show: what a model file holds, after all its checks.
+#include "base/base.h"
+#include "app.h"
+#include "model/model.h"
+
+static void meta_print(void *arg, const char *key, const char *type, const char *value) {
+    (void)arg;
+    out_putf("  %-44s %-10s %s\n", key, type, value);
+}
+
+static void tensors_print(const struct model *m) {
+    out_putf("tensors: %d\n", m->n_tensors);
+    for (int i = 0; i < m->n_tensors; i++) {
+        const struct tensor *t = &m->tensors[i];
+        struct buf name;
+        buf_init(&name, 4096);
+        str_put_escaped(&name, t->name, 512);
+        char size[24];
+        out_putf("  %-44s %-5s [", name.data ? name.data : "", format_table[t->format].name);
+        for (int d = t->n_dims - 1; d >= 0; d--) out_putf("%lld%s", (long long)t->ne[d], d > 0 ? ", " : "]");
+        out_putf("  %s\n", bytes_format(t->n_bytes, size));
+        buf_release(&name);
+    }
+}
+
+static void hyper_print(const struct model *m) {
+    const struct model_hyper *h = &m->hyper;
+    char size[24];
+    int n_conv = 0;
+    for (int i = 0; i < h->n_layers; i++) n_conv += m->layers[i].kind == LAYER_CONV;
+    out_putf("name          %s\narchitecture  %s\nparameters    %.1f M (%s, mostly %s)\n", m->name, m->arch_name,
+             (double)m->n_params / 1e6, bytes_format(m->n_bytes_file, size), format_table[m->format_main].name);
+    out_putf("layers        %d (%d attention, %d convolution)\n", h->n_layers, h->n_layers - n_conv, n_conv);
+    out_putf("width         %d, feed-forward %d\nheads         %d query, %d key/value, of %d\n", h->n_embd, h->n_ff,
+             h->n_head, h->n_head_kv, h->head_dim);
+    out_putf("vocabulary    %d rows, %d used\ncontext       %d\nidentity      %.16s\n", h->n_vocab, h->n_vocab_used,
+             h->n_ctx, m->digest);
+    if (m->warning.len) out_putf("note          %.*s\n", (int)m->warning.len, m->warning.data);
+}
+
+static int show_main(const struct command *c, int argc, char **argv) {
+    bool all = false;
+    const struct opt rows[] = {{"--all", 'a', NULL, OPT_FLAG, &all, 0, 0, "the metadata and every tensor too"}, {0}};
+    const struct opt *const tables[] = {rows, NULL};
+    int n_args, code;
+    if (!opts_parse(c, tables, argc, argv, &n_args, &code)) return code;
+    const char *path = n_args == 1 ? argv[1] : NULL;
+    if (!path && n_args == 0) path = env_get("TERN_MODEL");
+    if (!path) return usage_error(c, "one model expected: a GGUF file or a Hugging Face folder");
+    struct tern_err err = {0};
+    struct model *m;
+    if (model_open(&m, path, &err) != TERN_OK) return fail_told(c, &err);
+    hyper_print(m);
+    if (all) {
+        out_puts("metadata:\n");
+        model_meta_each(m, meta_print, NULL);
+        tensors_print(m);
+    }
+    model_close(m);
+    return EXIT_DONE;
+}
+
+const struct command command_show = {"show", "MODEL", "what a model file holds", NULL, show_main};
