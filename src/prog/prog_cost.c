@@ -1,0 +1,48 @@
+// What a step costs in arithmetic and memory traffic, from the ops alone. Counted are the products: linear, attention,
+// convolution, head. Norms, rotation and the activation function are left out: below a percent of the arithmetic of any
+// model here, and their traffic stays in caches. A unit's time is measured, never taken from here; the cost model scales
+// measured times between shapes with these figures.
+#include "base/base.h"
+#include "prog/prog_int.h"
+
+static double tensor_elements(const struct tensor *w) { return (double)w->ne[0] * (double)w->ne[1]; }
+
+static void add_linear(const struct prog_op *op, int n_rows, struct prog_cost *c) {
+
+    for (int i = 0; i < op->n_w; i++) {
+        c->flops += 2.0 * tensor_elements(op->w[i]) * n_rows;
+        c->weight_bytes += (double)op->w[i]->n_bytes;
+    }
+}
+
+struct prog_cost prog_cost_get(const struct prog *p, int n_rows, int n_out, int64_t ctx) {
+    struct prog_cost c = {0};
+    const struct model_hyper *h = p->hyper;
+    double kv_row = (double)op_kv_half_bytes(p->spec.kv_type, h->head_dim) / OP_BLOCK * 2 * h->n_head_kv; // K and V
+    double q_cols = (double)h->n_head * h->head_dim;
+    // Row i sees ctx positions, the rows before it, and itself.
+    double pairs = (double)n_rows * (double)ctx + (double)n_rows * (n_rows + 1.0) / 2;
+    for (int i = 0; i < p->n_ops; i++) {
+        const struct prog_op *op = &p->ops[i];
+        switch (op->kind) {
+        case PROG_OP_EMBED: c.weight_bytes += (double)op->w[0]->n_bytes / (double)op->w[0]->ne[1] * n_rows; break;
+        case PROG_OP_LINEAR: add_linear(op, n_rows, &c); break;
+        case PROG_OP_ATTENTION:
+            c.flops += 4.0 * q_cols * pairs;
+            c.kv_bytes += kv_row * (double)(ctx + n_rows);
+            break;
+        case PROG_OP_KV_WRITE: c.kv_bytes += kv_row * n_rows; break;
+        case PROG_OP_SHORT_CONV:
+            c.flops += (2.0 * h->conv_len + 2.0) * h->n_embd * n_rows;
+            c.kv_bytes += 2.0 * (h->conv_len - 1) * h->n_embd * sizeof(float); // stored rows read and written
+            break;
+        case PROG_OP_HEAD:
+            if (n_out < 1 || !(p->spec.outputs & (PROG_OUT_LOGITS | PROG_OUT_ARGMAX))) break;
+            c.flops += 2.0 * tensor_elements(op->w[1]) * n_out;
+            c.weight_bytes += (double)op->w[1]->n_bytes;
+            break;
+        default: break;
+        }
+    }
+    return c;
+}
