@@ -159,7 +159,7 @@ enum prog_kind {
                  // positions (slot -> pos, rows ascending) and writes conv_out. taps are those of the verify step, so a
                  // row index means a row of the window area: the new slot's rows are taps 1 … n_taps-1 of row_last,
                  // from the window area, conv_in's stored rows, or zero (ascending, so conv_out may be conv_in)
-    PROG_ENCODER, // tokens -> final normed rows, bidirectional (STEP_FULL)
+    PROG_ENCODER, // tokens -> final normed rows, bidirectional (STEP_FULL): all rows to PORT_HIDDEN, whatever out_rows say
 };
 enum prog_port {
     PORT_ROWS_IN,  // float [W, n]: residual rows, or the input of PROG_LINEAR

@@ -110,9 +110,6 @@ static enum tern_status check_outputs(const struct model *m, const struct prog_s
     if (s->n_features > 0 && !(s->outputs & PROG_OUT_FEATURES))
         return err_set(err, TERN_INVALID_ARGUMENT, "program %s: %d feature layers but no feature output",
                        prog_kind_name(s->kind), s->n_features);
-    if (s->kind == PROG_ENCODER && !(s->outputs & PROG_OUT_HIDDEN))
-        return err_set(err, TERN_INVALID_ARGUMENT, "program encoder: its output is PROG_OUT_HIDDEN, asked 0x%x",
-                       s->outputs);
     bool head = ends_with_head(m, s) && (s->outputs & PROG_HEAD_OUTPUTS);
     if (s->n_out_max < -1 || s->n_out_max > s->window || (head && s->n_out_max == 0))
         return err_set(err, TERN_INVALID_ARGUMENT, "program %s: %d rows with output; 1 to %d (or -1: all) are possible",

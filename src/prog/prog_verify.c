@@ -9,6 +9,8 @@ static enum tern_status check_values_of_op(const struct prog *p, int i, const in
     const struct prog_op *op = &p->ops[i];
     int n_in, n_out, n_w;
     prog_op_counts(op, &n_in, &n_out, &n_w);
+    if (op->n_w < 0 || op->n_w > PROG_OP_WEIGHTS)
+        return BAD("%d weights; at most %d are possible", op->n_w, PROG_OP_WEIGHTS);
     for (int j = 0; j < (int)ARRAY_LEN(op->in); j++) {
         if (j >= n_in && op->in[j] != PROG_NONE) return BAD("input %d is set; it has %d", j, n_in);
         if (j < n_in && (op->in[j] < 0 || op->in[j] >= p->n_values))
