@@ -17,6 +17,7 @@ static int order_by_core(const void *a, const void *b) {
 }
 
 void cpu_slots_order(struct cpu_slot *slots, int n) {
+    if (n == 0) return;
     qsort(slots, (size_t)n, sizeof(*slots), order_by_core);
     // Threads of a core are neighbours now; deal them out in rounds within each kind: all first threads, all second …
     struct cpu_slot dealt[CPU_SLOTS_MAX];
@@ -34,7 +35,7 @@ void cpu_slots_order(struct cpu_slot *slots, int n) {
             for (int i = begin; i < end; i++)
                 if (rank[i] == round) dealt[n_dealt++] = slots[i];
     }
-    if (n > 0) memcpy(slots, dealt, (size_t)n * sizeof(*slots));
+    memcpy(slots, dealt, (size_t)n * sizeof(*slots));
 }
 
 struct cpu_topology cpu_slots_summary(const struct cpu_slot *slots, int n) {
