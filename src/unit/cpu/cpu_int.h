@@ -32,21 +32,16 @@ uint32_t cpu_isa_present(void); // detected once
 enum tern_status cpu_isa_usable(const char *bound, uint32_t *mask, struct tern_err *err);
 const char *cpu_isa_name(uint32_t mask); // of the highest level in mask
 
-// Packed layouts. Group sizes and meaning of q, scale, min as in op_decompose_row; scales of a block follow its values.
-//   Q4_0 Q4_1 Q5_0 Q8_0 Q6_K  the format's own bits rearranged (no more bytes per value than the file)
-//   T8      any other quantised format: int8 values, float scale (and float minimum) per group
-//   I8C     int8 values, one float scale per output after the tile's values
-//   F32 F16 BF16  [k][CPU_TILE] elements
+// Packed layouts (drawn in pack_layout.h): the bits of a format rearranged, no more bytes per value than the file has.
+// Every quantised format has its own, so that one row is read at the file's size; I8C, F32, F16 and BF16 likewise.
 enum cpu_pack {
     CPU_PACK_Q4_0,
     CPU_PACK_Q4_1,
     CPU_PACK_Q5_0,
+    CPU_PACK_Q5_1,
     CPU_PACK_Q8_0,
+    CPU_PACK_Q4_K,
     CPU_PACK_Q6_K,
-    CPU_PACK_T8_G32,
-    CPU_PACK_T8_G32_MIN,
-    CPU_PACK_T8_G16,
-    CPU_PACK_T8_G16_MIN,
     CPU_PACK_I8C,
     CPU_PACK_F32,
     CPU_PACK_F16,

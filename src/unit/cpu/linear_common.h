@@ -1,0 +1,53 @@
+// Private to unit/cpu: what the linear kernel templates (linear_int8.inc, linear_float.inc) share.
+#pragma once
+#include <stdalign.h>
+#include "unit/cpu/cpu_kernels.h"
+#include "unit/cpu/pack_layout.h"
+
+// Loops over rows, quads and halves have a count that is constant once inlined; unrolled, their arrays are registers.
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+#define LINEAR_INLINE inline __attribute__((always_inline))
+
+// Rows of activations that share one pass over a chunk of weights.
+#define LINEAR_SET_ROWS CPU_ROWS_FEW
+// Activations of a set and chunk, rearranged: half a first-level cache of 48 KiB, so that weights fit beside them.
+#define LINEAR_PANEL_BYTES (24 * 1024)
+// Weights of a block of tiles, by chunk: they are read again by each set of rows, from the second-level cache.
+#define LINEAR_CACHE_BYTES (512 * 1024)
+
+static inline bool pack_has_min(enum cpu_pack p) {
+    return p == CPU_PACK_Q4_1 || p == CPU_PACK_Q5_1 || p == CPU_PACK_Q4_K;
+}
+
+// Cuts n rows into n_parts parts whose sizes differ by one at most: where part i begins.
+static inline int part_begin(int n, int n_parts, int i) { return n / n_parts * i + MIN(i, n % n_parts); }
+
+// One kernel per pack and rows class, k_linear_<pack>_<rows>x16__<isa>, from tile functions for 1 … LINEAR_ROWS rows. A
+// template defines tile_run, tile_fn and linear_run, and then names its packs.
+#define LINEAR_CAT3(a, b, c) a##b##__##c
+#define LINEAR_NAME3(a, b, c) LINEAR_CAT3(a, b, c)
+#define LINEAR_NAME(pack, tile) LINEAR_NAME3(k_linear_, pack##_##tile, LINEAR_ISA)
+#define TILE_FN(pack, rows) \
+    static void tile_##pack##_##rows(const struct tile_job *j) { tile_run(j, CPU_PACK_##pack, rows); }
+#if LINEAR_ROWS == 16
+#define TILE_EACH(X, pack)                                                                                            \
+    X(pack, 1)                                                                                                        \
+    X(pack, 2)                                                                                                        \
+    X(pack, 3)                                                                                                        \
+    X(pack, 4) X(pack, 5) X(pack, 6) X(pack, 7) X(pack, 8) X(pack, 9) X(pack, 10) X(pack, 11) X(pack, 12) X(pack, 13) \
+        X(pack, 14) X(pack, 15) X(pack, 16)
+#else
+#define TILE_EACH(X, pack) X(pack, 1) X(pack, 2) X(pack, 3) X(pack, 4)
+#endif
+#define TILE_NAME(pack, rows) tile_##pack##_##rows,
+#define LINEAR_KERNELS(pack, name)                                                                                   \
+    TILE_EACH(TILE_FN, pack)                                                                                         \
+    static const tile_fn tiles_##pack[] = {TILE_EACH(TILE_NAME, pack)};                                              \
+    _Static_assert(ARRAY_LEN(tiles_##pack) == LINEAR_ROWS, "one function per number of rows");                       \
+    void LINEAR_NAME(name, 1x16)(const struct cpu_linear_args *a) { linear_run(a, CPU_PACK_##pack, tiles_##pack); }  \
+    void LINEAR_NAME(name, 16x16)(const struct cpu_linear_args *a) { linear_run(a, CPU_PACK_##pack, tiles_##pack); } \
+    void LINEAR_NAME(name, nx16)(const struct cpu_linear_args *a) { linear_run(a, CPU_PACK_##pack, tiles_##pack); }

@@ -1,0 +1,143 @@
+// Packing weights into the kernels' layout (pack_layout.h), one tile of 16 outputs at a time.
+//
+// Values come from op_decompose_row, so the meaning of each format's bits lives in op/ alone; scales are copied as the
+// half floats they are. The formats with super-blocks are taken apart with d and dmin set to one, which gives their
+// integer scales.
+#include "base/base.h"
+#include "unit/cpu/pack_layout.h"
+
+const char *cpu_pack_name(enum cpu_pack p) { return format_table[pack_layout_get(p).format].name; }
+
+enum cpu_pack cpu_pack_for(enum format f, enum prog_class numerics) {
+    if (numerics == PROG_CLASS_FP32 && !format_is_float(f)) return CPU_PACK_F32;
+    for (int p = 0; p < CPU_PACK_COUNT; p++) {
+        if (pack_layout_get((enum cpu_pack)p).format == f) return (enum cpu_pack)p;
+    }
+    TERN_BUG("no pack for %s", format_table[f].name);
+}
+
+bool cpu_pack_is_int8(enum cpu_pack p) { return !format_is_float(pack_layout_get(p).format); }
+
+bool cpu_pack_tile_bytes(enum cpu_pack p, int64_t n_in, size_t *out) {
+    const struct pack_layout l = pack_layout_get(p);
+    if (n_in < 0 || (uint64_t)n_in > SIZE_MAX / 2) return false;
+    size_t n = (size_t)n_in, bytes;
+    if (p == CPU_PACK_I8C) { // the last body may be part empty
+        return size_mul(n / 32 + (n % 32 != 0), (size_t)l.body, &bytes) && size_add(bytes, PACK_LINE, out);
+    }
+    if (!cpu_pack_is_int8(p)) return size_mul(n, (size_t)l.body, &bytes) && size_align(bytes, CPU_ALIGN, out);
+    if (n % (size_t)l.block != 0) return false;
+    n /= (size_t)l.block;
+    const size_t n_lines = l.pairs ? n / 2 + n % 2 : n;
+    size_t heads;
+    return size_mul(n, (size_t)l.body, &bytes) && size_mul(n_lines, PACK_LINE, &heads) && size_add(bytes, heads, out);
+}
+
+// The widest use: one row as floats.
+size_t cpu_pack_scratch_bytes(int64_t n_in) { return (size_t)n_in * sizeof(float); }
+
+// Four bits of quad line byte: value v of quad q at `at` (4 * output + place in quad) in a body with nibbles.
+static void nibble_put(uint8_t *body, int q, int at, int v) {
+    uint8_t *p = &body[q % 4 * PACK_LINE + at];
+    *p = (uint8_t)(*p | (v & 15) << (q / 4 * 4));
+}
+
+// Puts 32 values of output o into a zeroed body.
+static void body_put(enum cpu_pack p, uint8_t *body, int o, const int8_t *values, int offset) {
+    for (int k = 0; k < 32; k++) {
+        const int q = k / 4, at = o * 4 + k % 4, v = values[k] + offset;
+        uint8_t *high = &body[4 * PACK_LINE + at];
+        switch (p) {
+        case CPU_PACK_Q4_0:
+        case CPU_PACK_Q4_1:
+        case CPU_PACK_Q4_K: nibble_put(body, q, at, v); break;
+        case CPU_PACK_Q5_0:
+        case CPU_PACK_Q5_1:
+            nibble_put(body, q, at, v);
+            *high = (uint8_t)(*high | (v >> 4) << q);
+            break;
+        case CPU_PACK_Q6_K:
+            nibble_put(body, q, at, v);
+            high += q / 4 * PACK_LINE;
+            *high = (uint8_t)(*high | (v >> 4) << (q % 4 * 2));
+            break;
+        default: body[q * PACK_LINE + at] = (uint8_t)v; break; // Q8_0, I8C
+        }
+    }
+}
+
+static void pack_blocks32(enum cpu_pack p, struct pack_layout l, const uint8_t *row, int64_t n_in, int o,
+                          uint8_t *tile) {
+    const size_t block_bytes = (size_t)format_table[l.format].n_bytes;
+    for (size_t b = 0; b < (size_t)n_in / 32; b++, row += block_bytes) {
+        int8_t q[32];
+        float scale, min;
+        op_decompose_row(l.format, row, 32, q, &scale, &min);
+        uint8_t *head = tile + pack_head(l, b) + 2 * o;
+        memcpy(head, row, 2); // d, then (Q4_1, Q5_1) the minimum
+        if (!l.pairs) memcpy(head + PACK_HEAD, row + 2, 2);
+        body_put(p, tile + pack_body(l, b), o, q, l.offset);
+    }
+}
+
+// Q4_K keeps d and dmin in front, Q6_K d at the end.
+static void pack_blocks256(enum cpu_pack p, struct pack_layout l, const uint8_t *row, int64_t n_in, int o,
+                           uint8_t *tile) {
+    const bool has_min = p == CPU_PACK_Q4_K;
+    const size_t block_bytes = (size_t)format_table[l.format].n_bytes, d_at = has_min ? 0 : 208;
+    const int group = op_format_groups(l.format).group, body_bytes = (l.body - 256) / 8;
+    static const uint8_t one[2] = {0x00, 0x3c}; // the half float 1
+    for (size_t b = 0; b < (size_t)n_in / 256; b++, row += block_bytes) {
+        uint8_t block[256];
+        int8_t q[256];
+        float scale[16], min[16];
+        memcpy(block, row, block_bytes);
+        memcpy(block + d_at, one, 2);
+        if (has_min) memcpy(block + 2, one, 2);
+        op_decompose_row(l.format, block, 256, q, scale, min);
+        uint8_t *head = tile + pack_head(l, b) + 2 * o, *scales = tile + pack_body(l, b), *body = scales + 256;
+        memcpy(head, row + d_at, 2);
+        if (has_min) memcpy(head + PACK_HEAD, row + 2, 2);
+        for (int g = 0; g < 256 / group; g++) {
+            const int at = has_min ? g * 2 * CPU_TILE : g * CPU_TILE;
+            scales[at + o] = (uint8_t)(int)scale[g];
+            if (has_min) scales[at + CPU_TILE + o] = (uint8_t)(int)-min[g];
+        }
+        for (int i = 0; i < 8; i++) body_put(p, body + i * body_bytes, o, q + i * 32, l.offset);
+    }
+}
+
+static void pack_i8c(struct pack_layout l, const uint8_t *row, int64_t n_in, int o, uint8_t *tile) {
+    const int64_t n_bodies = (n_in + 31) / 32;
+    for (int64_t b = 0; b < n_bodies; b++) {
+        int8_t q[32] = {0};
+        memcpy(q, row + b * 32, (size_t)MIN(n_in - b * 32, (int64_t)32));
+        body_put(CPU_PACK_I8C, tile + b * l.body, o, q, l.offset);
+    }
+    memcpy(tile + n_bodies * l.body + (size_t)o * sizeof(float), row + n_in, sizeof(float));
+}
+
+void cpu_pack_tile(enum cpu_pack p, enum format f, const uint8_t *src, size_t row_bytes, int64_t n_out, int64_t n_in,
+                   int64_t first, uint8_t *tile, void *scratch) {
+    const struct pack_layout l = pack_layout_get(p);
+    size_t tile_bytes;
+    if (!cpu_pack_tile_bytes(p, n_in, &tile_bytes) || (f != l.format && p != CPU_PACK_F32)) {
+        TERN_BUG("%s rows of %lld values do not go into a %s tile", format_table[f].name, (long long)n_in,
+                 cpu_pack_name(p));
+    }
+    memset(tile, 0, tile_bytes);
+    for (int o = 0; o < CPU_TILE && first + o < n_out; o++) {
+        const uint8_t *row = src + (size_t)(first + o) * row_bytes;
+        if (p == CPU_PACK_I8C) {
+            pack_i8c(l, row, n_in, o, tile);
+        } else if (cpu_pack_is_int8(p)) {
+            if (l.block == 32) pack_blocks32(p, l, row, n_in, o, tile);
+            if (l.block == 256) pack_blocks256(p, l, row, n_in, o, tile);
+        } else if (p == CPU_PACK_F32) {
+            op_dequant_row(f, row, n_in, scratch);
+            for (int64_t k = 0; k < n_in; k++) memcpy(tile + (k * CPU_TILE + o) * 4, (float *)scratch + k, 4);
+        } else {
+            for (int64_t k = 0; k < n_in; k++) memcpy(tile + (k * CPU_TILE + o) * 2, row + 2 * k, 2);
+        }
+    }
+}

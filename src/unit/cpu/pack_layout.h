@@ -1,0 +1,62 @@
+// Private to unit/cpu: where things lie in a packed tile. pack.c writes it, the linear kernels read it.
+//
+// A tile holds CPU_TILE = 16 outputs over the whole row. Its unit is the *quad line*, 64 bytes: four neighbouring k of
+// 16 outputs, the operand of one 512-bit dot-product instruction (or four of NEON's, or two of AVX2's).
+//
+//   quad line      byte 4*o + t is output o, value k = 4*quad + t
+//                  | o0: k k+1 k+2 k+3 | o1: k k+1 k+2 k+3 | … | o15: k k+1 k+2 k+3 |
+//
+// The body of 32 values, by pack (all values unsigned; the kernels take the offset off again as offset * sum(x)):
+//   nibbles        4 lines; low nibbles of line j are quad j, high nibbles quad 4 + j
+//   Q4_0 Q4_1 Q4_K nibbles                                                           256 bytes
+//   Q5_0 Q5_1      nibbles, 1 line: bit q of a byte is the fifth bit of quad q       320
+//   Q6_K           nibbles, 2 lines: bits 2f, 2f+1 of line j are the upper bits of quad 4j + f     384
+//   Q8_0 I8C       8 lines, quads 0 … 7, stored + 128                                512
+//
+// A head is 16 half floats, one per output. Blocks of a tile, in order of k:
+//   Q4_0 Q5_0 Q8_0   pairs of blocks of 32:   | scales even | scales odd | body even | body odd |
+//   Q4_1 Q5_1        blocks of 32:            | scales | minima | body |
+//   Q4_K             blocks of 256:           | d | dmin | 8 x (16 scale bytes, 16 minimum bytes) | 8 bodies |
+//   Q6_K             pairs of blocks of 256:  | d even | d odd | even: 16 x 16 scale bytes, 8 bodies | odd: the same |
+//   I8C              bodies, then 16 floats: the scales. Rows end inside a body: the rest is zero
+//   F32 F16 BF16     [k][16] elements
+// So everything starts on a line border. An odd number of blocks leaves the last pair without its odd body.
+#pragma once
+#include "unit/cpu/cpu_int.h"
+
+#define PACK_LINE 64
+#define PACK_HEAD 32
+
+struct pack_layout {
+    enum format format; // whose bits it holds
+    int block;          // values per block
+    int body;           // bytes of a block behind its head(s)
+    bool pairs;         // two blocks share a line of heads; else a block has two heads
+    int offset;         // of stored values
+};
+static inline struct pack_layout pack_layout_get(enum cpu_pack p) {
+    switch (p) {
+    case CPU_PACK_Q4_0: return (struct pack_layout){FORMAT_Q4_0, 32, 256, true, 8};
+    case CPU_PACK_Q4_1: return (struct pack_layout){FORMAT_Q4_1, 32, 256, false, 0};
+    case CPU_PACK_Q5_0: return (struct pack_layout){FORMAT_Q5_0, 32, 320, true, 16};
+    case CPU_PACK_Q5_1: return (struct pack_layout){FORMAT_Q5_1, 32, 320, false, 0};
+    case CPU_PACK_Q8_0: return (struct pack_layout){FORMAT_Q8_0, 32, 512, true, 128};
+    case CPU_PACK_Q4_K: return (struct pack_layout){FORMAT_Q4_K, 256, 256 + 8 * 256, false, 0};
+    case CPU_PACK_Q6_K: return (struct pack_layout){FORMAT_Q6_K, 256, 256 + 8 * 384, true, 32};
+    case CPU_PACK_I8C: return (struct pack_layout){FORMAT_I8C, 32, 512, false, 128};
+    case CPU_PACK_F32: return (struct pack_layout){FORMAT_F32, 1, 64, false, 0};
+    case CPU_PACK_F16: return (struct pack_layout){FORMAT_F16, 1, 32, false, 0};
+    case CPU_PACK_BF16: return (struct pack_layout){FORMAT_BF16, 1, 32, false, 0};
+    case CPU_PACK_COUNT: break;
+    }
+    TERN_BUG("pack %d", (int)p);
+}
+// Start of block i: its line of heads. The body of block i follows at pack_body.
+static inline size_t pack_head(struct pack_layout l, size_t i) {
+    if (l.pairs) return i / 2 * (PACK_LINE + 2 * (size_t)l.body) + i % 2 * PACK_HEAD;
+    return i * (PACK_LINE + (size_t)l.body);
+}
+static inline size_t pack_body(struct pack_layout l, size_t i) {
+    if (l.pairs) return i / 2 * (PACK_LINE + 2 * (size_t)l.body) + PACK_LINE + i % 2 * (size_t)l.body;
+    return i * (PACK_LINE + (size_t)l.body) + PACK_LINE;
+}
