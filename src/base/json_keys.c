@@ -17,6 +17,7 @@ void json_keys_close(struct json_keys *k, struct json_keys_object *o) {
 
 const struct json_key *json_keys_find(const struct json_keys *k, const struct json_keys_object *o, uint64_t hash,
                                       size_t *cursor) {
+    if (k->len == o->first) return NULL;
     const struct json_key *run = k->list + o->first;
     if (!o->table) {
         for (size_t i = *cursor, n = k->len - o->first; i < n; i++) {
