@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""Makes test/data/hf: small random LFM2 and Llama models, each as a Hugging Face folder and as a GGUF file, with what
+transformers computes from them in float32.   (pip install torch transformers gguf)
+
+Weights are k/1024 with |k| < 256 (norms: 0.75 to 1.25 in steps of 1/128), so F32, F16 and BF16 hold the same numbers and
+every file of a model means the same. expect.bin, little-endian: "TVEC", then u32 rows, vocabulary, layers, width; i32
+ids of the rows; float logits [row][vocabulary]; float residual after each layer at the last row [layer][width].
+"""
+import json
+import os
+import shutil
+import struct
+import sys
+
+import gguf
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from transformers import Lfm2Config, Lfm2ForCausalLM, LlamaConfig, LlamaForCausalLM
+
+ROWS = 72  # crosses two block boundaries of 32 positions
+DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+GGUF_TYPES = {"F32": gguf.GGMLQuantizationType.F32, "F16": gguf.GGMLQuantizationType.F16,
+              "BF16": gguf.GGMLQuantizationType.BF16}
+
+MODELS = {
+    "lfm2-taps3": dict(
+        kind="lfm2", hf="BF16", gguf="F16", layers="caca", hidden=48, heads=3, kv=1, ff=64, vocab=128, taps=3,
+        theta=1e6),
+    "lfm2-taps4": dict(
+        kind="lfm2", hf="F32", gguf="BF16", layers="ccac", hidden=32, heads=4, kv=2, ff=48, vocab=96, taps=4,
+        theta=10000.0),
+    "llama-plain": dict(
+        kind="llama", hf="F16", gguf="F32", layers="aaa", hidden=32, heads=4, kv=2, ff=64, vocab=112, tied=True,
+        theta=10000.0),
+    "llama-scaled": dict(
+        kind="llama", hf="BF16", gguf="F16", layers="aaa", hidden=32, heads=2, kv=1, ff=64, vocab=96, tied=False,
+        theta=500000.0,
+        rope=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                  original_max_position_embeddings=32)),
+}
+
+
+def config_of(m):
+    common = dict(vocab_size=m["vocab"], hidden_size=m["hidden"], intermediate_size=m["ff"],
+                  num_hidden_layers=len(m["layers"]), num_attention_heads=m["heads"], num_key_value_heads=m["kv"],
+                  max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    rope = dict(m.get("rope") or dict(rope_type="default"), rope_theta=m["theta"])
+    if m["kind"] == "lfm2":
+        return Lfm2Config(**common, norm_eps=1e-5, conv_L_cache=m["taps"], conv_bias=False, rope_parameters=rope,
+                          block_auto_adjust_ff_dim=False, tie_word_embeddings=True,
+                          layer_types=["full_attention" if c == "a" else "conv" for c in m["layers"]])
+    return LlamaConfig(**common, rms_norm_eps=1e-6, rope_parameters=rope, tie_word_embeddings=m["tied"],
+                       attention_bias=False, mlp_bias=False)
+
+
+def weights_fill(model, rng):
+    """Random values that F16 and BF16 hold exactly; matrices scaled so that every part matters."""
+    for name, p in model.named_parameters():
+        if "norm" in name:
+            k = rng.integers(-32, 33, tuple(p.shape)) / 128 + 1
+        else:
+            n_in = p.shape[-1]  # of the convolution: its taps
+            gain = {"q_proj": 2.0, "k_proj": 2.0}.get(name.split(".")[-2], 1.0)
+            sigma = min(0.2, gain / np.sqrt(n_in)) * 1024
+            k = np.clip(np.round(rng.normal(0, sigma, tuple(p.shape))), -255, 255) / 1024
+        p.data = torch.from_numpy(k.astype(np.float32))
+
+
+def folder_write(path, model, config, dtype):
+    os.makedirs(path)
+    state = {n: t.to(DTYPES[dtype]).contiguous() for n, t in model.state_dict().items()}
+    if config.tie_word_embeddings:
+        state.pop("lm_head.weight", None)
+    save_file(state, os.path.join(path, "model.safetensors"), metadata={"format": "pt"})
+    text = config.to_dict()
+    text["dtype"] = str(DTYPES[dtype]).split(".")[-1]
+    text["architectures"] = [type(model).__name__]
+    for gone in ("transformers_version", "_name_or_path", "torch_dtype"):
+        text.pop(gone, None)
+    with open(os.path.join(path, "config.json"), "w") as f:
+        json.dump(text, f, indent=1, sort_keys=True)
+        f.write("\n")
+
+
+LFM2_NAMES = {
+    "operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "conv.in_proj": "shortconv.in_proj",
+    "conv.conv": "shortconv.conv", "conv.out_proj": "shortconv.out_proj", "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.out_proj": "attn_output",
+    "self_attn.q_layernorm": "attn_q_norm", "self_attn.k_layernorm": "attn_k_norm", "feed_forward.w1": "ffn_gate",
+    "feed_forward.w3": "ffn_up", "feed_forward.w2": "ffn_down"}
+LLAMA_NAMES = {
+    "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+TOP_NAMES = {
+    "model.embed_tokens.weight": "token_embd.weight", "lm_head.weight": "output.weight",
+    "model.norm.weight": "output_norm.weight", "model.embedding_norm.weight": "token_embd_norm.weight"}
+
+
+def interleave(w, n_head):
+    """Rows of q and k from half-split to interleaved rotation pairs, as GGUF files of Llama have them."""
+    return w.reshape(n_head, 2, w.shape[0] // n_head // 2, w.shape[1]).swapaxes(1, 2).reshape(w.shape)
+
+
+def gguf_write(path, m, model, config):
+    w = gguf.GGUFWriter(path, m["kind"])
+    head_dim = m["hidden"] // m["heads"]
+    w.add_name(os.path.basename(os.path.dirname(path)))
+    w.add_block_count(len(m["layers"]))
+    w.add_context_length(256)
+    w.add_embedding_length(m["hidden"])
+    w.add_feed_forward_length(m["ff"])
+    w.add_head_count(m["heads"])
+    w.add_head_count_kv([m["kv"] if c == "a" else 0 for c in m["layers"]] if m["kind"] == "lfm2" else m["kv"])
+    w.add_layer_norm_rms_eps(1e-5 if m["kind"] == "lfm2" else 1e-6)
+    w.add_rope_freq_base(m["theta"])
+    w.add_vocab_size(m["vocab"])
+    if m["kind"] == "lfm2":
+        w.add_shortconv_l_cache(m["taps"])
+    else:
+        w.add_rope_dimension_count(head_dim)
+    names = LFM2_NAMES if m["kind"] == "lfm2" else LLAMA_NAMES
+    for name, t in model.state_dict().items():
+        if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        x = t.float().numpy()
+        if name in TOP_NAMES:
+            out = TOP_NAMES[name]
+        else:
+            _, _, layer, rest = name.split(".", 3)
+            rest = names[rest.removesuffix(".weight")]
+            out = f"blk.{layer}.{rest}.weight"
+            if m["kind"] == "llama" and rest in ("attn_q", "attn_k"):
+                x = interleave(x, m["heads"] if rest == "attn_q" else m["kv"])
+            if rest == "shortconv.conv":
+                x = x.reshape(x.shape[0], x.shape[-1])
+        kind = "F32" if x.ndim == 1 or "shortconv.conv" in out else m["gguf"]
+        data = gguf.quants.quantize(np.ascontiguousarray(x), GGUF_TYPES[kind])
+        w.add_tensor(out, data, raw_dtype=GGUF_TYPES[kind])
+    if m.get("rope"):
+        plain = 1.0 / m["theta"] ** (np.arange(0, head_dim, 2) / head_dim)
+        scaled = model.model.rotary_emb.inv_freq.numpy().astype(np.float64)
+        w.add_tensor("rope_freqs.weight", (plain / scaled).astype(np.float32))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+@torch.no_grad()
+def expect_write(path, m, model, ids):
+    residuals = [None] * len(m["layers"])
+
+    def keep(i):
+        def hook(_module, _inputs, output):
+            residuals[i] = (output[0] if isinstance(output, tuple) else output)[0, -1].clone()
+        return hook
+
+    for i, layer in enumerate(model.model.layers):
+        layer.register_forward_hook(keep(i))
+    logits = model(torch.tensor([ids]), use_cache=False).logits[0]
+    assert logits.dtype == torch.float32
+    spread = torch.stack(residuals).abs().amax(-1)
+    print(os.path.basename(os.path.dirname(path)), "largest logit %.3f" % logits.abs().max().item(),
+          "residuals", [round(v, 2) for v in spread.tolist()])
+    with open(path, "wb") as f:
+        f.write(b"TVEC" + struct.pack("<4I", len(ids), m["vocab"], len(m["layers"]), m["hidden"]))
+        f.write(np.array(ids, np.int32).tobytes())
+        f.write(logits.numpy().astype("<f4").tobytes())
+        f.write(torch.stack(residuals).numpy().astype("<f4").tobytes())
+
+
+def main(folder):
+    torch.set_num_threads(1)
+    for seed, (name, m) in enumerate(MODELS.items()):
+        rng = np.random.default_rng(1000 + seed)
+        path = os.path.join(folder, name)
+        shutil.rmtree(path, ignore_errors=True)
+        config = config_of(m)
+        config._attn_implementation = "eager"
+        model = (Lfm2ForCausalLM if m["kind"] == "lfm2" else LlamaForCausalLM)(config).float().eval()
+        weights_fill(model, rng)
+        if config.tie_word_embeddings:
+            model.tie_weights()
+        folder_write(path, model, config, m["hf"])
+        gguf_write(os.path.join(path, "model.gguf"), m, model, config)
+        expect_write(os.path.join(path, "expect.bin"), m, model, rng.integers(0, m["vocab"], ROWS).tolist())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "test/data/hf")
