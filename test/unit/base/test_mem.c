@@ -102,10 +102,12 @@ static void test_map(void **state) {
     assert_int_equal(mem_stats_get().n_live, before.n_live);
 }
 
+#ifndef NDEBUG
 static void alloc_frozen(void) {
     mem_freeze(true);
     mem_free(mem_alloc(1));
 }
+#endif
 static void thaw_too_often(void) { mem_freeze(false); }
 static void free_foreign(void) {
     char *p = mem_calloc(1, 256);
