@@ -55,6 +55,7 @@ enum tern_status plan_slot_read(struct plan *p, int32_t slot, void *out, struct 
 enum tern_status plan_slot_write(struct plan *p, int32_t slot, const void *in, struct tern_err *err);
 const char *plan_name(const struct plan *p);    // "whole(cpu)"
 uint64_t plan_work_bytes(const struct plan *p); // programs' work memory, outputs and pools
-// Worst case of plan_work_bytes computed before anything is allocated; false on overflow.
+// Upper bound of plan_work_bytes (work + state) before anything large is allocated; weights of the units may be NULL
+// still. False on overflow. What plan_open would refuse estimates 0: plan_open says why.
 bool plan_bytes_estimate(const char *kind, const struct plan_options *o, uint64_t *work, uint64_t *state);
 bool plan_explain(const struct plan *p, struct buf *out); // which program on which unit, why
