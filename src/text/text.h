@@ -139,7 +139,8 @@ struct answer_event {
     struct str name;      // call
     struct str arguments; // call: a JSON object, keys in the order given
 };
-typedef bool (*answer_sink)(void *arg, const struct answer_event *ev); // strings borrowed during the call; false stops
+// Strings are borrowed during the call. False: nothing more is told (answer_put and answer_finish still return TERN_OK).
+typedef bool (*answer_sink)(void *arg, const struct answer_event *ev);
 
 struct answer;
 struct answer_options {
@@ -156,3 +157,6 @@ enum tern_status answer_put(struct answer *a, struct str piece, bool is_control,
                             struct tern_err *err);
 enum tern_status answer_finish(struct answer *a, answer_sink sink, void *arg, struct tern_err *err);
 int answer_n_calls(const struct answer *a); // calls emitted so far
+// A marker that some style or the reasoning split acts on. Vocabularies hold some of them as added tokens that are not
+// control tokens (Qwen3's <think> and <tool_call>): such a token is to be fed with is_control as well.
+bool answer_is_marker(struct str marker);
