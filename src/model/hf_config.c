@@ -1,8 +1,8 @@
 // config.json, generation_config.json and tokenizer_config.json, read into plain structs.
 //
 // One table of fields per object; a field of the wrong type is an error that names it, null and unknown fields are as
-// absent. The same thing may be spelled in several places (rope_theta, theta, rope_parameters.rope_theta): every place is
-// read here, what counts is decided by the architecture, and no default is taken without a word.
+// absent. The same thing may be spelled in several places (rope_theta, theta, rope_parameters.rope_theta): every place
+// is read here, what counts is decided by the architecture, and no default is taken without a word.
 #include "base/base.h"
 #include "model/model_int.h"
 #include <math.h>

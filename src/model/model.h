@@ -79,8 +79,8 @@ struct model_hyper {
 };
 
 // What the tokenizer and the template need, as the file has it: the GGUF fields, or tokenizer_json, or neither (a model
-// without text: all empty). Special ids are checked against the rows of the embedding; GGUF tokens and merges are strings,
-// tokens of kind gpt2 valid UTF-8, types at least n_tokens; what merges mean is checked by the tokenizer.
+// without text: all empty). Special ids are checked against the rows of the embedding; GGUF tokens and merges are
+// strings, tokens of kind gpt2 valid UTF-8, types at least n_tokens; what merges mean is checked by the tokenizer.
 struct model_vocab {
     struct str kind;          // "gpt2" (byte-level BPE)
     struct str pre;           // "lfm2", "llama-bpe", "smollm", "qwen2", "gpt-2", …; empty: unknown

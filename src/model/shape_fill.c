@@ -1,19 +1,21 @@
 // Random blocks of every format, made at memory speed.
 //
-// A counter-based generator: word k of a tensor is a bijective mix of seed + k * odd constant (the splitmix64 finaliser),
-// so any row can be made alone and equal arguments give equal bytes. Quantised values are uniform over their range;
-// scales come from a table of 64 around the one that gives the wanted standard deviation, so no rounding function runs
-// per block. Blocks with a minimum get the minimum that centres them; Q8_0 avoids -128, as quantisers do.
+// A counter-based generator: word k of a tensor is a bijective mix of seed + k * odd constant (the splitmix64
+// finaliser), so words do not wait for one another, and equal arguments give equal bytes. Quantised values are uniform
+// over their range; scales come from a table of 64 around the one that gives the wanted standard deviation, so no
+// rounding function runs per block. Blocks with a minimum get the one that centres them; Q8_0 avoids -128, as
+// quantisers do.
 #include "base/base.h"
 #include "model/model_int.h"
+#include <math.h>
 
 #define FLOAT_TABLE 4096 // values of a float tensor: 12 random bits choose
 #define SCALE_TABLE 64   // scales of a block: 6 random bits choose
 #define Q4_K_SCALES 12   // bytes of packed 6-bit scales and minima
 #define Q6_K_SCALES 16
 
-// Block layouts: Q4_0 {d, 16 q}; Q4_1 {d, m, 16 q}; Q5_0 {d, 4 high bits, 16 q}; Q5_1 {d, m, 4 high, 16 q}; Q8_0 {d, 32 q};
-// Q4_K {d, dmin, 12 scales, 128 q}; Q6_K {128 low, 64 high, 16 scales, d}. d, m and dmin are f16.
+// Block layouts: Q4_0 {d, 16 q}; Q4_1 {d, m, 16 q}; Q5_0 {d, 4 high bits, 16 q}; Q5_1 {d, m, 4 high, 16 q};
+// Q8_0 {d, 32 q}; Q4_K {d, dmin, 12 scales, 128 q}; Q6_K {128 low, 64 high, 16 scales, d}. d, m and dmin are f16.
 #define Q8_0_BYTES 34
 #define Q4_K_BYTES 144
 #define Q6_K_BYTES 210
@@ -67,20 +69,25 @@ static inline void put_bytes_i8(struct filler *f, uint8_t *out, int64_t n) {
 #define STD_64 18.473
 #define STD_255 73.612
 
+#define SPREAD_RMS 1.0107 // root mean square of the factors 0.75 … 1.25
 // unit: std of the integers; centre: their mean, subtracted through the minimum.
 static void scales_make(struct filler *f, double std, double unit, double centre) {
     for (int i = 0; i < SCALE_TABLE; i++) {
-        double d = std / unit * (0.75 + 0.5 * i / (SCALE_TABLE - 1));
+        double d = std / (unit * SPREAD_RMS) * (0.75 + 0.5 * i / (SCALE_TABLE - 1));
         f->d[i] = f32_to_f16((float)d);
         f->m[i] = f32_to_f16((float)(-centre * (double)f16_to_f32(f->d[i])));
     }
 }
 
-// Eight 6-bit scales in 32..63 and minima equal to them, packed as Q4_K has it.
-static void scales_q4_k(struct filler *f) {
+// Eight 6-bit scales in 32..63 and minima equal to them, packed as Q4_K has it. Returns the scales' root mean square.
+static double scales_q4_k(struct filler *f) {
+    double square = 0;
     for (int i = 0; i < SCALE_TABLE; i++) {
         uint8_t sc[8], *out = f->table.scales[i];
-        for (int k = 0; k < 8; k++) sc[k] = (uint8_t)(32 + mix((uint64_t)i * 8 + (uint64_t)k) % 32);
+        for (int k = 0; k < 8; k++) {
+            sc[k] = (uint8_t)(32 + mix((uint64_t)i * 8 + (uint64_t)k) % 32);
+            square += (double)sc[k] * sc[k] / (8 * SCALE_TABLE);
+        }
         for (int k = 0; k < 4; k++) {
             uint8_t high = (uint8_t)((sc[k + 4] >> 4) << 6), low = sc[k + 4] & 15;
             out[k] = sc[k] | high;
@@ -88,12 +95,20 @@ static void scales_q4_k(struct filler *f) {
             out[k + 8] = (uint8_t)(low | low << 4);
         }
     }
+    return sqrt(square);
 }
 
-static void scales_q6_k(struct filler *f) {
-    for (int i = 0; i < SCALE_TABLE; i++)
-        for (int k = 0; k < Q6_K_SCALES; k++)
-            f->table.scales[i][k] = (uint8_t)(32 + mix((uint64_t)i * Q6_K_SCALES + (uint64_t)k) % 64);
+// Sixteen int8 scales in 32..95. Returns their root mean square.
+static double scales_q6_k(struct filler *f) {
+    double square = 0;
+    for (int i = 0; i < SCALE_TABLE; i++) {
+        for (int k = 0; k < Q6_K_SCALES; k++) {
+            uint8_t sc = (uint8_t)(32 + mix((uint64_t)i * Q6_K_SCALES + (uint64_t)k) % 64);
+            f->table.scales[i][k] = sc;
+            square += (double)sc * sc / (Q6_K_SCALES * SCALE_TABLE);
+        }
+    }
+    return sqrt(square);
 }
 
 static void floats_make(struct filler *f, enum format format, double std) {
@@ -120,13 +135,9 @@ static void filler_init(struct filler *f, const struct shape_fill *p) {
     case FORMAT_Q8_0: scales_make(f, p->std, STD_255, 0); return;
     case FORMAT_I8C: scales_make(f, p->std, STD_255, 0); return;
     case FORMAT_Q4_K:
-        scales_make(f, p->std, STD_16 * 48.4, -7.5); // value = d*sc*q - dmin*sc
-        scales_q4_k(f);
+        scales_make(f, p->std, STD_16 * scales_q4_k(f), -7.5); // value = d*sc*q - dmin*sc
         return;
-    case FORMAT_Q6_K:
-        scales_make(f, p->std, STD_64 * 66.1, 0);
-        scales_q6_k(f);
-        return;
+    case FORMAT_Q6_K: scales_make(f, p->std, STD_64 * scales_q6_k(f), 0); return;
     case FORMAT_COUNT: break;
     }
     TERN_BUG("format %d", (int)p->format);
