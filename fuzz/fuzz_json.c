@@ -6,6 +6,8 @@
 
 #define TEXT_MAX (1u << 20)
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 // Strings with bytes that the writer escapes or not are compared unescaped, numbers by value.
 static bool item_same(const struct json_item *a, const struct json_item *b) {
     if (a->event != b->event || a->depth != b->depth) return false;

@@ -90,8 +90,8 @@ static void test_f64(void **state) {
     }
 }
 
-// Literals longer than what is kept: the halfway point between two doubles (1 + 2^-53, 54 digits), padded with zeros and
-// then with a last digit that decides the rounding.
+// Literals longer than what is kept: the halfway point between two doubles (1 + 2^-53, 54 digits), padded with zeros
+// and then with a last digit that decides the rounding.
 static void test_f64_long(void **state) {
     (void)state;
     const char *half = "1.00000000000000011102230246251565404236316680908203125";
