@@ -120,12 +120,10 @@ static bool json_call_fields(struct str s, struct buf *name, struct buf *args, i
     while (ok) {
         enum json_event e = json_next(j, &item, &err);
         if (e == JSON_OBJECT_END) break;
-        struct buf key;
-        buf_init(&key, 256); // longer keys are none of ours
-        ok = e == JSON_KEY;
-        if (ok && item.text.len < 64) buf_put(&key, item.text.data, item.text.len);
-        ok = ok && json_call_field(j, buf_str(&key), name, args, depth, &err);
-        buf_release(&key);
+        char key[16]; // longer keys are none of ours
+        size_t len = item.text.len < sizeof(key) ? item.text.len : 0;
+        if (len) memcpy(key, item.text.data, len);
+        ok = e == JSON_KEY && json_call_field(j, (struct str){key, len}, name, args, depth, &err);
     }
     ok = ok && json_next(j, &item, &err) == JSON_END;
     json_free(j);
@@ -144,7 +142,7 @@ static bool take_item(struct str raw, block_sink sink, void *arg, bool *no_memor
     struct block_item item = {.raw = str_trim(raw)};
     if (item.raw.len == 0) return true;
     struct buf args, name;
-    buf_init(&args, ANSWER_CALL_BYTES_MAX * 8); // escaping a control byte makes six of it
+    buf_init(&args, ANSWER_CALL_BYTES_MAX * 8); // a control byte becomes six when escaped
     buf_init(&name, ANSWER_CALL_BYTES_MAX);
     if (item.raw.data[0] == '{') {
         item.is_call = json_call(item.raw, &name, &args);
@@ -170,7 +168,7 @@ static size_t item_end(struct str s, size_t pos) {
         balance_put(&b, c);
         if (c == '}' && b.depth == 0 && !b.quote && s.data[pos] == '{') {
             size_t next = literal_skip_blanks(s, i + 1);
-            if (next < s.len && s.data[next] == '{') return i + 1;
+            if (next < s.len && (s.data[next] == '{' || s.data[next] == ';')) return i + 1;
         }
         if (b.depth < 0) return i;
     }

@@ -29,6 +29,6 @@ struct block_item {
     struct str raw;             // the source text of the item
 };
 typedef bool (*block_sink)(void *arg, const struct block_item *item);
-// Takes a block of calls apart (LFM2: Python-style list or JSON; Hermes, Llama-3: JSON). Never fails on input: what is no
-// call is an item without one. False: the sink stopped or memory ran out (*no_memory).
+// Takes a block of calls apart (LFM2: Python-style list or JSON; Hermes, Llama-3: JSON). Never fails on input: what is
+// no call is an item without one. False: the sink stopped or memory ran out (*no_memory).
 bool block_parse(struct str content, block_sink sink, void *arg, bool *no_memory);

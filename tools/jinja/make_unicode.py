@@ -62,7 +62,7 @@ def case_rows(convert):
 
 
 def main():
-    print(f"// Made by tools/jinja/make_unicode.py from Python {sys.version.split()[0]}, "
+    print(f"// Generated: by tools/jinja/make_unicode.py from Python {sys.version.split()[0]}, "
           f"Unicode {unicodedata.unidata_version}; do not edit.")
     props = {"alpha": str.isalpha, "decimal": str.isdecimal, "digit": str.isdigit, "numeric": str.isnumeric,
              "lower": str.islower, "upper": str.isupper,
