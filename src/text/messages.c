@@ -107,17 +107,22 @@ static enum tern_status put_content(struct normaliser *n, enum content_kind *kin
     }
 }
 
-// The text must be one JSON object.
-static bool is_object(struct str text) {
+// The text must be one JSON object without duplicate keys.
+static enum tern_status check_object(struct normaliser *n, struct str text, int call) {
     struct json *j;
     struct json_item item;
+    struct tern_err why;
     struct json_options o = {.dup_check = true};
-    if (json_create(&j, text, &o, NULL) != TERN_OK) return false;
-    enum json_event e = json_next(j, &item, NULL);
+    TRY(json_create(&j, text, &o, n->err));
+    enum json_event e = json_next(j, &item, &why);
     bool object = e == JSON_OBJECT;
-    while (e != JSON_END && e != JSON_ERROR) e = json_next(j, &item, NULL);
+    while (e != JSON_END && e != JSON_ERROR) e = json_next(j, &item, &why);
     json_free(j);
-    return object && e == JSON_END;
+    if (e == JSON_ERROR && why.code == TERN_NO_MEMORY)
+        return err_set(n->err, TERN_NO_MEMORY, "out of memory while reading messages");
+    if (object && e == JSON_END) return TERN_OK;
+    return FAIL(n, "tool_calls[%d].function.arguments is not a JSON object in a string%s%s", call,
+                e == JSON_ERROR ? ": " : "", e == JSON_ERROR ? why.message : "");
 }
 
 static enum tern_status put_arguments(struct normaliser *n, int call) {
@@ -135,17 +140,15 @@ static enum tern_status put_arguments(struct normaliser *n, int call) {
     struct json_item item;
     TRY(json_create(&j, raw, NULL, n->err));
     enum tern_status status = TERN_OK;
-    if (json_next(j, &item, n->err) == JSON_STRING) {
-        struct str text = str_trim(item.text);
-        if (text.len == 0)
-            json_write_raw(&n->w, STR("{}"));
-        else if (is_object(text))
-            json_write_raw(&n->w, text);
-        else
-            status = FAIL(n, "tool_calls[%d].function.arguments is not a JSON object in a string", call);
-    } else {
+    enum json_event e = json_next(j, &item, n->err);
+    struct str text = e == JSON_STRING ? str_trim(item.text) : (struct str){0};
+    if (e == JSON_ERROR)
+        status = n->err->code;
+    else if (e != JSON_STRING)
         status = FAIL(n, "tool_calls[%d].function.arguments must be an object or a string with one", call);
-    }
+    else if (text.len > 0)
+        status = check_object(n, text, call);
+    if (status == TERN_OK) json_write_raw(&n->w, text.len > 0 ? text : STR("{}"));
     json_free(j);
     return status;
 }
