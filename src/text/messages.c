@@ -35,7 +35,8 @@ static enum tern_status put_role(struct normaliser *n, struct buf *role) {
     if (!found)
         return FAIL(n, "role '%.*s' is unknown; expected system, developer, user, assistant or tool",
                     (int)MIN(name.len, (size_t)40), name.data);
-    buf_put(role, name.data, name.len);
+    if (!buf_put(role, name.data, name.len))
+        return err_set(n->err, TERN_NO_MEMORY, "out of memory while reading messages");
     json_write_str(&n->w, name);
     return TERN_OK;
 }
