@@ -216,6 +216,19 @@ ONE_KEY(eps_negative, kv_f32(b, "lfm2.attention.layer_norm_rms_epsilon", -1e-5f)
 ONE_KEY(embd_0, kv_u32(b, "lfm2.embedding_length", 0))
 ONE_KEY(embd_64, kv_u32(b, "lfm2.embedding_length", 64))
 ONE_KEY(heads_3, kv_u32(b, "lfm2.attention.head_count", 3))
+ONE_KEY(heads_differ, {
+    put_array(b, "lfm2.attention.head_count", 4, 2);
+    put_u32(b, 2);
+    put_u32(b, 4);
+})
+ONE_KEY(widths_differ, {
+    put_array(b, "lfm2.feed_forward_length", 4, 2);
+    put_u32(b, 64);
+    put_u32(b, 32);
+})
+ONE_KEY(window, kv_u32(b, "lfm2.attention.sliding_window", 64))
+ONE_KEY(eps_str, kv_str(b, "lfm2.attention.layer_norm_rms_epsilon", "1e-5"))
+ONE_KEY(base_small, kv_f32(b, "lfm2.rope.freq_base", 0.5f))
 ONE_KEY(taps_4, kv_u32(b, "lfm2.shortconv.l_cache", 4))
 ONE_KEY(taps_1000, kv_u32(b, "lfm2.shortconv.l_cache", 1000))
 ONE_KEY(vocab_41, kv_u32(b, "lfm2.vocab_size", 41))
@@ -368,6 +381,11 @@ static const struct kind kinds[] = {
     {"embedding_length 0", drop_embd, embd_0, BAD, "lfm2.embedding_length is 0"},
     {"embedding_length 64", drop_embd, embd_64, BAD, "token_embd.weight has shape [40, 32], expected [40, 64]"},
     {"head_count 3", drop_heads, heads_3, BAD, "no multiple of the 3 attention heads"},
+    {"head counts differ", drop_heads, heads_differ, NOT, "head_count differs between layers (2 and 4)"},
+    {"widths said differ", drop_ff, widths_differ, NOT, "feed_forward_length differs between layers (64 and 32)"},
+    {"sliding window", NULL, window, NOT, "sliding-window attention (64)"},
+    {"epsilon a string", drop_eps, eps_str, BAD, "layer_norm_rms_epsilon has type string, must be a float"},
+    {"freq_base small", drop_base, base_small, BAD, "RoPE base is 0.5"},
     {"l_cache missing", drop_taps, NULL, BAD, "lfm2.shortconv.l_cache is missing"},
     {"l_cache 4", drop_taps, taps_4, BAD, "conv.weight has shape [32, 3], expected [32, 4]"},
     {"l_cache 1000", drop_taps, taps_1000, BAD, "l_cache is 1000"},
@@ -437,6 +455,24 @@ static int more_harmless(struct buf *b) {
     kv_u32(b, "split.count", 0);
     return 6;
 }
+// Integers and floats of every width, one head count per layer.
+static int more_widths(struct buf *b) {
+    put_key(b, "lfm2.block_count", 0);
+    buf_putc(b, 2);
+    put_key(b, "lfm2.context_length", 11);
+    put_u64(b, 64);
+    put_key(b, "lfm2.embedding_length", 3);
+    buf_put(b, "\x20\0", 2);
+    put_key(b, "lfm2.shortconv.l_cache", 1);
+    buf_putc(b, 3);
+    double eps = 1e-5;
+    put_key(b, "lfm2.attention.layer_norm_rms_epsilon", 12);
+    buf_put(b, &eps, sizeof(eps));
+    put_array(b, "lfm2.attention.head_count", 10, 2);
+    put_u64(b, 2);
+    put_u64(b, 2);
+    return 6;
+}
 static void test_sound(void **state) {
     (void)state;
     struct buf b;
@@ -455,6 +491,12 @@ static void test_sound(void **state) {
     t.more_keys = align_128;
     tiny_build(&t, &b);
     expect_open("alignment 128", buf_str(&b));
+    tiny_init(&t);
+    t.drop_keys = "lfm2.block_count,lfm2.context_length,lfm2.embedding_length,lfm2.shortconv.l_cache,"
+                  "lfm2.attention.layer_norm_rms_epsilon,lfm2.attention.head_count";
+    t.more_keys = more_widths;
+    tiny_build(&t, &b);
+    expect_open("numbers of other widths", buf_str(&b));
     tiny_init(&t);
     matrix_q4(&t);
     tiny_build(&t, &b);

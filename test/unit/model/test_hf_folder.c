@@ -185,20 +185,49 @@ static const struct kind kinds[] = {
      BAD, "epsilon is 0"},
 };
 
+#define LFM2                                                                                         \
+    "{\"model_type\":\"lfm2\",\"hidden_size\":16,\"num_hidden_layers\":2,\"num_attention_heads\":2," \
+    "\"num_key_value_heads\":1,\"vocab_size\":10,\"max_position_embeddings\":64,\"rope_theta\":1e6"
+#define EPS ",\"norm_eps\":1e-5"
+#define MAP ",\"layer_types\":[\"conv\",\"full_attention\"]"
+#define TAPS ",\"conv_L_cache\":3"
+static const struct kind lfm2_kinds[] = {
+    {LFM2 MAP TAPS "}", BAD, "norm_eps is missing"},
+    {LFM2 EPS TAPS "}", BAD, "layer_types or full_attn_idxs is needed"},
+    {LFM2 EPS TAPS ",\"layer_types\":[\"conv\"]}", BAD, "layer_types has 1 items for 2 layers"},
+    {LFM2 EPS TAPS ",\"layer_types\":[\"conv\",\"mamba\"]}", NOT, "layer_types holds 'mamba'"},
+    {LFM2 EPS TAPS ",\"layer_types\":[\"conv\",1]}", BAD, "layer_types must be a list of strings"},
+    {LFM2 EPS TAPS ",\"full_attn_idxs\":[2]}", BAD, "full_attn_idxs names layer 2 of 2"},
+    {LFM2 EPS TAPS ",\"full_attn_idxs\":[1,1]}", BAD, "full_attn_idxs names layer 1 twice"},
+    {LFM2 EPS TAPS ",\"full_attn_idxs\":[-1]}", BAD, "full_attn_idxs must be a list of layer numbers"},
+    {LFM2 EPS TAPS ",\"full_attn_idxs\":1}", BAD, "full_attn_idxs must be a list of integers"},
+    {LFM2 EPS TAPS MAP ",\"full_attn_idxs\":[0]}", BAD, "disagree on layer 0"},
+    {LFM2 EPS TAPS MAP ",\"full_attn_idxs\":[]}", BAD, "1 attention layers, full_attn_idxs 0"},
+    {LFM2 EPS MAP "}", BAD, "conv_L_cache is missing"},
+    {LFM2 EPS MAP ",\"conv_L_cache\":65}", BAD, "conv_L_cache is 65, must be 1 to 64"},
+    {LFM2 EPS MAP TAPS ",\"conv_bias\":true}", NOT, "conv_bias is true"},
+    {LFM2 EPS MAP TAPS "}", BAD, "neither block_ff_dim nor intermediate_size"},
+    {LFM2 EPS MAP TAPS ",\"block_ff_dim\":0}", BAD, "block_ff_dim 0 makes no width"},
+    {LFM2 EPS MAP TAPS ",\"block_ff_dim\":64,\"block_multiple_of\":0}", BAD, "block_ff_dim 64 makes no width"},
+    {LFM2 EPS MAP TAPS ",\"block_ff_dim\":64}", BAD, "tensor model.embedding_norm.weight is missing"},
+};
+
+static int kind_wrong(const struct kind *k) {
+    struct model *m;
+    struct tern_err err = {0};
+    struct mem_stats before = mem_stats_get();
+    enum tern_status status = open_with(k->config, &m, &err);
+    if (status == TERN_OK) model_close(m);
+    if (status == k->status && strstr(err.message, k->text) && mem_stats_get().n_live == before.n_live) return 0;
+    print_error("%s: %s: \"%s\"\n", k->config, tern_status_text(status), err.message);
+    return 1;
+}
+
 static void test_kinds(void **state) {
     (void)state;
     int n_wrong = 0;
-    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
-        struct model *m;
-        struct tern_err err = {0};
-        struct mem_stats before = mem_stats_get();
-        enum tern_status status = open_with(kinds[i].config, &m, &err);
-        if (status == TERN_OK) model_close(m);
-        bool right =
-            status == kinds[i].status && strstr(err.message, kinds[i].text) && mem_stats_get().n_live == before.n_live;
-        if (!right) print_error("%s: %s: \"%s\"\n", kinds[i].config, tern_status_text(status), err.message);
-        n_wrong += !right;
-    }
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) n_wrong += kind_wrong(&kinds[i]);
+    for (size_t i = 0; i < ARRAY_LEN(lfm2_kinds); i++) n_wrong += kind_wrong(&lfm2_kinds[i]);
     assert_int_equal(n_wrong, 0);
 }
 
