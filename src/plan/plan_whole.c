@@ -64,7 +64,7 @@ static bool out_bytes(const struct plan_options *o, uint64_t *logits, uint64_t *
            u64_mul((uint64_t)o->n_out_max, sizeof(struct prog_argmax), argmax);
 }
 
-// ---------------------------------------------------------------------------------------------------------- open, close
+// -------------------------------------------------------------------------------------------------------- open, close
 
 static void compiled_release(struct plan_whole *w, struct compiled *c) {
     unit_driver_of(w->unit)->program_free(w->unit, c->program);
@@ -153,7 +153,7 @@ fail:
     return status;
 }
 
-// ------------------------------------------------------------------------------------------------------------------ run
+// ---------------------------------------------------------------------------------------------------------------- run
 
 static enum tern_status submit_and_wait(struct plan_whole *w, struct unit_program *program, const struct step *s,
                                         struct tern_err *err) {
@@ -208,7 +208,7 @@ static enum tern_status whole_commit(struct plan *p, const struct step *s, struc
     return status;
 }
 
-// -------------------------------------------------------------------------------------------------------------- figures
+// ------------------------------------------------------------------------------------------------------------ figures
 
 static uint64_t whole_bytes(const struct plan *p) {
     const struct plan_whole *w = (const struct plan_whole *)(const void *)p;

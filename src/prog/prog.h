@@ -132,8 +132,8 @@ int step_add_chain_row(struct step_builder *b, int seq, int32_t token, bool want
 int step_add_tree_row(struct step_builder *b, int seq, int32_t token, int parent, bool wants_out);
 // Appends a row of a bidirectional text (STEP_FULL): taps are centred when centred, else causal.
 int step_add_full_row(struct step_builder *b, int seq, int32_t token, bool centred, bool wants_out);
-// Appends row `row` of the verify step v to the accepted path of a sequence, for PROG_COMMIT: position, slot and taps are
-// taken over from v. Rows of a path come in its order, from the root on.
+// Appends row `row` of the verify step v to the accepted path of a sequence, for PROG_COMMIT: position, slot and taps
+// are taken over from v. Rows of a path come in its order, from the root on.
 int step_add_path_row(struct step_builder *b, int seq, const struct step *v, int row);
 // Sets row_last (-1 where the rows of a sequence are no single chain) and gives the finished step.
 const struct step *step_end(struct step_builder *b);
@@ -159,7 +159,7 @@ enum prog_kind {
                  // positions (slot -> pos, rows ascending) and writes conv_out. taps are those of the verify step, so a
                  // row index means a row of the window area: the new slot's rows are taps 1 … n_taps-1 of row_last,
                  // from the window area, conv_in's stored rows, or zero (ascending, so conv_out may be conv_in)
-    PROG_ENCODER, // tokens -> final normed rows, bidirectional (STEP_FULL): all rows to PORT_HIDDEN, whatever out_rows say
+    PROG_ENCODER, // tokens -> final normed rows, bidirectional (STEP_FULL): all rows to PORT_HIDDEN, out_rows or not
 };
 enum prog_port {
     PORT_ROWS_IN,  // float [W, n]: residual rows, or the input of PROG_LINEAR

@@ -1,5 +1,5 @@
-// From a model and a spec to a program: checks what is asked for, lays the parts of build_layers.c behind one another
-// as the kind says, plans memory, and verifies the result, so that every program that exists has been verified.
+// From a model and a checked spec to a program: lays the parts of build_layers.c behind one another as the kind says,
+// plans memory, and verifies the result, so that every program that exists has been verified.
 //
 // Program kinds are cuts of one op list: a whole model is its layers between tokens and head; a range starts or ends at
 // PORT_ROWS; segments and attention cores are the same list cut around each core. That their composition gives the
@@ -60,99 +60,7 @@ int prog_attn_layer(const struct model *m, int index) {
     return -1;
 }
 
-// ------------------------------------------------------------------------------------------------------- what is asked
-
-// Layers that the program touches, and those whose residual it finishes (feature taps lie there).
-static enum tern_status spec_range(const struct model *m, const struct prog_spec *s, int range[2], int finished[2],
-                                   struct tern_err *err) {
-    int n_layers = m->hyper.n_layers;
-    int n_attn = prog_layer_count(m, LAYER_ATTENTION, 0, n_layers);
-    range[0] = 0;
-    range[1] = n_layers;
-    if (s->kind == PROG_LAYERS) {
-        if (s->layer_begin < 0 || s->layer_begin >= s->layer_end || s->layer_end > n_layers)
-            return err_set(err, TERN_INVALID_ARGUMENT, "program: layers %d to %d of a model with %d", s->layer_begin,
-                           s->layer_end, n_layers);
-        range[0] = s->layer_begin;
-        range[1] = s->layer_end;
-    }
-    finished[0] = range[0];
-    finished[1] = range[1];
-    if (s->kind == PROG_SEGMENT || s->kind == PROG_ATTN) {
-        int last = s->kind == PROG_SEGMENT ? n_attn : n_attn - 1;
-        if (s->index < 0 || s->index > last)
-            return err_set(err, TERN_INVALID_ARGUMENT, "program: %s %d of a model with %d attention layers",
-                           prog_kind_name(s->kind), s->index, n_attn);
-        range[0] = s->kind == PROG_ATTN ? prog_attn_layer(m, s->index) : MAX(prog_attn_layer(m, s->index - 1), 0);
-        range[1] = s->index < n_attn ? prog_attn_layer(m, s->index) + 1 : n_layers;
-        finished[0] = range[0];
-        finished[1] = s->index < n_attn ? range[1] - 1 : n_layers;
-    }
-    if (s->kind == PROG_COMMIT || s->kind == PROG_LINEAR || s->kind == PROG_ATTN) finished[1] = finished[0];
-    return TERN_OK;
-}
-
-static bool ends_with_head(const struct model *m, const struct prog_spec *s) {
-    int n_attn = prog_layer_count(m, LAYER_ATTENTION, 0, m->hyper.n_layers);
-    return s->kind == PROG_WHOLE || (s->kind == PROG_LAYERS && s->layer_end == m->hyper.n_layers) ||
-           (s->kind == PROG_SEGMENT && s->index == n_attn);
-}
-
-static enum tern_status check_outputs(const struct model *m, const struct prog_spec *s, struct tern_err *err) {
-    uint32_t allowed = 0;
-    if (ends_with_head(m, s)) allowed |= PROG_HEAD_OUTPUTS;
-    if (s->kind == PROG_ENCODER) allowed |= PROG_OUT_HIDDEN;
-    if (s->kind == PROG_WHOLE || s->kind == PROG_LAYERS || s->kind == PROG_SEGMENT) allowed |= PROG_OUT_ROWS;
-    if (s->n_features > 0) allowed |= PROG_OUT_FEATURES;
-    if (s->outputs & ~allowed)
-        return err_set(err, TERN_INVALID_ARGUMENT, "program %s: outputs 0x%x; it can give 0x%x",
-                       prog_kind_name(s->kind), s->outputs, allowed);
-    if (s->n_features > 0 && !(s->outputs & PROG_OUT_FEATURES))
-        return err_set(err, TERN_INVALID_ARGUMENT, "program %s: %d feature layers but no feature output",
-                       prog_kind_name(s->kind), s->n_features);
-    bool head = ends_with_head(m, s) && (s->outputs & PROG_HEAD_OUTPUTS);
-    if (s->n_out_max < -1 || s->n_out_max > s->window || (head && s->n_out_max == 0))
-        return err_set(err, TERN_INVALID_ARGUMENT, "program %s: %d rows with output; 1 to %d (or -1: all) are possible",
-                       prog_kind_name(s->kind), s->n_out_max, s->window);
-    return TERN_OK;
-}
-
-static enum tern_status check_features(const struct prog_spec *s, const int finished[2], struct tern_err *err) {
-    if (s->n_features < 0 || s->n_features > PROG_FEATURES_MAX)
-        return err_set(err, TERN_INVALID_ARGUMENT, "program: %d feature layers; at most %d are possible", s->n_features,
-                       PROG_FEATURES_MAX);
-    for (int i = 0; i < s->n_features; i++)
-        if (s->feature_layers[i] < finished[0] || s->feature_layers[i] >= finished[1])
-            return err_set(err, TERN_INVALID_ARGUMENT, "program %s: feature layer %d; it finishes layers %d to %d",
-                           prog_kind_name(s->kind), s->feature_layers[i], finished[0], finished[1] - 1);
-    return TERN_OK;
-}
-
-static enum tern_status check_layers(const struct model *m, struct tern_err *err) {
-    if (m->hyper.n_layers < 1 || m->hyper.n_layers > MODEL_LAYERS_MAX)
-        return err_set(err, TERN_INVALID_ARGUMENT, "program: a model of %d layers", m->hyper.n_layers);
-    struct state_layout unused;
-    return state_layout_init(&unused, m, OP_KV_F16, 0, m->hyper.n_layers, 0, err); // shapes that state can hold
-}
-
-static enum tern_status check_linear(const struct model *m, const struct prog_spec *s, struct tern_err *err) {
-    if (s->kind != PROG_LINEAR) return TERN_OK;
-    const struct tensor *w = s->weight;
-    if (!w) return err_set(err, TERN_INVALID_ARGUMENT, "program linear: no weight");
-    bool ours = w == m->output || w == m->embedding;
-    for (int i = 0; i < m->hyper.n_layers && !ours; i++) {
-        const struct model_layer *l = &m->layers[i];
-        const struct tensor *const list[] = {l->q,        l->k,        l->v,      l->o,       l->conv_in,
-                                             l->conv_out, l->ffn_gate, l->ffn_up, l->ffn_down};
-        for (size_t j = 0; j < ARRAY_LEN(list); j++) ours = ours || list[j] == w;
-    }
-    if (!ours)
-        return err_set(err, TERN_INVALID_ARGUMENT, "program linear: tensor %.*s is no weight of a product of model %s",
-                       (int)w->name.len, w->name.data, m->name);
-    return TERN_OK;
-}
-
-// ------------------------------------------------------------------------------------------------------------ the parts
+// ---------------------------------------------------------------------------------------------------------- the parts
 
 static void build_head(struct prog_builder *b) {
     struct prog_op *op = build_op(b, PROG_OP_HEAD, PROG_NONE);
@@ -300,44 +208,18 @@ static void set_facts(struct prog *p, const struct model *m, const int range[2])
     p->n_out_max = p->spec.n_out_max < 0 ? p->spec.window : p->spec.n_out_max;
 }
 
-static enum tern_status spec_check(const struct model *m, const struct prog_spec *s, int range[2],
-                                   struct tern_err *err) {
-    int finished[2];
-    if ((unsigned)s->kind > PROG_ENCODER)
-        return err_set(err, TERN_INVALID_ARGUMENT, "program: unknown kind %d", (int)s->kind);
-    if (s->numerics != PROG_CLASS_INT8 && s->numerics != PROG_CLASS_FP32)
-        return err_set(err, TERN_INVALID_ARGUMENT, "program: unknown numerics class %d", (int)s->numerics);
-    if (s->window < 1 || s->window > STEP_WINDOW_MAX)
-        return err_set(err, TERN_INVALID_ARGUMENT, "program: a window of %d rows; 1 to %d are possible", s->window,
-                       STEP_WINDOW_MAX);
-    if ((unsigned)s->kv_type > OP_KV_F32)
-        return err_set(err, TERN_INVALID_ARGUMENT, "program: unknown K/V type %d", (int)s->kv_type);
-    TRY(check_layers(m, err));
-    TRY(spec_range(m, s, range, finished, err));
-    TRY(check_features(s, finished, err));
-    TRY(check_outputs(m, s, err));
-    return check_linear(m, s, err);
-}
-
 enum tern_status prog_build(struct prog **out, const struct model *m, const struct prog_spec *spec,
                             struct tern_err *err) {
-    int range[2];
-    TRY(spec_check(m, spec, range, err));
+    int range[2] = {0};
+    TRY(prog_spec_check(m, spec, range, err));
     struct prog *p = mem_calloc(1, sizeof(*p));
     if (!p) return err_set(err, TERN_NO_MEMORY, "program: no memory");
     arena_init(&p->arena, 0);
     p->spec = *spec;
     p->model = m;
     p->hyper = &m->hyper;
-    if (spec->state_begin == 0 && spec->state_end == 0) p->spec.state_end = m->hyper.n_layers;
+    p->spec.state_end = prog_state_end(m, spec);
     enum tern_status status = TERN_OK;
-    if (p->spec.state_begin < 0 || p->spec.state_end > m->hyper.n_layers || p->spec.state_begin >= p->spec.state_end ||
-        (spec->kind != PROG_COMMIT && spec->kind != PROG_LINEAR &&
-         (range[0] < p->spec.state_begin || range[1] > p->spec.state_end))) {
-        status = err_set(err, TERN_INVALID_ARGUMENT, "program %s: layers %d to %d on state of layers %d to %d",
-                         prog_kind_name(spec->kind), range[0], range[1], p->spec.state_begin, p->spec.state_end);
-        goto fail;
-    }
     set_facts(p, m, range);
     struct prog_builder b = {
         .p = p,

@@ -1,7 +1,7 @@
 // What a step costs in arithmetic and memory traffic, from the ops alone. Counted are the products: linear, attention,
 // convolution, head. Norms, rotation and the activation function are left out: below a percent of the arithmetic of any
-// model here, and their traffic stays in caches. A unit's time is measured, never taken from here; the cost model scales
-// measured times between shapes with these figures.
+// model here, and their traffic stays in caches. A unit's time is measured, never taken from here; the cost model
+// scales measured times between shapes with these figures.
 #include "base/base.h"
 #include "prog/prog_int.h"
 

@@ -28,6 +28,10 @@ int prog_layer_count(const struct model *m, enum layer_kind kind, int begin, int
 // Layer of the index-th attention layer of the model, or -1.
 int prog_attn_layer(const struct model *m, int index);
 
+// prog_spec.c. range: the layers that the program touches.
+enum tern_status prog_spec_check(const struct model *m, const struct prog_spec *s, int range[2], struct tern_err *err);
+int prog_state_end(const struct model *m, const struct prog_spec *s); // state_end, 0, 0 resolved
+
 struct prog_builder {
     struct prog *p;
     const struct model *m;

@@ -1,5 +1,6 @@
 // The rules that every program keeps, checked against the program as it is and not as its builder meant it: lifetimes
-// are computed anew from the ops, so a wrong plan cannot vouch for itself. Shapes and weights per op: prog_verify_ops.c.
+// are computed anew from the ops, so a wrong plan cannot vouch for itself. Shapes and weights per op are in
+// prog_verify_ops.c.
 #include "base/base.h"
 #include "prog/prog_int.h"
 

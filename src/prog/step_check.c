@@ -1,5 +1,5 @@
-// Is a step fit for a program? Units call this once per submission, before they touch any memory by its numbers: a step
-// that passes cannot make a unit read or write outside the pool, and cannot leave a state that a later step reads wrong.
+// Is a step fit for a program? Units call this once per submission, before they touch any memory by its numbers: a
+// step that passes cannot make a unit read or write outside the pool, nor leave a state that a later step reads wrong.
 // Cost: a pass over rows, one over block tables, and a comparison of the blocks written by one sequence with those of
 // the others. Nothing is allocated; the per-sequence counters live on the stack.
 #include "base/base.h"
