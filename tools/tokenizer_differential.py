@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Compares our tokenizer with the `tokenizers` package on strings made from a seed.
 
-    tools/tokenizer_differential.py PROGRAM TOKENIZER [--strings N] [--seed S]
+    tools/tokenizer_differential.py PROGRAM TOKENIZER [--strings N] [--seed S] [--cases FILE]
 
 PROGRAM is test/vector/tokenizer_stream.c, built. TOKENIZER is a tokenizer.json or a GGUF model (for that the reference
 is put together from its arrays). Every string is encoded with control tokens read and as plain text; all ids must be
-equal. Ill-formed byte strings must give their bytes back. At least 40 % of the strings are mostly non-Latin. Exit 1 and
+equal. --cases: a file of {"text", "ids"} lines that must come out so too. Ill-formed byte strings must give their bytes back. At least 40 % of the strings are mostly non-Latin. Exit 1 and
 up to 20 differences, with the seed, when something differs.
 """
 import argparse
@@ -197,11 +197,22 @@ def compare(reference, args, texts, missing):
     return n_bad
 
 
+def compare_cases(args):
+    rows = [json.loads(line) for line in open(args.cases)]
+    lines = run(args.program, args.tokenizer, [r["text"].encode() for r in rows], False)
+    bad = [r for r, line in zip(rows, lines) if line != " ".join(map(str, r["ids"]))]
+    for r in bad:
+        print("case %s differs: %s" % (r["case"], json.dumps(r["text"])))
+    print("%s: %d cases: %d differences" % (args.tokenizer.split("/")[-1], len(rows), len(bad)))
+    return len(bad)
+
+
 def main():
     a = argparse.ArgumentParser()
     a.add_argument("program")
     a.add_argument("tokenizer")
     a.add_argument("--strings", type=int, default=50000)
+    a.add_argument("--cases")
     a.add_argument("--seed", type=int, default=time.time_ns() % 10**9)
     args = a.parse_args()
     is_gguf = args.tokenizer.endswith(".gguf")
@@ -213,6 +224,8 @@ def main():
     foreign = sum(sum(ord(c) > 0x24F for c in t) * 2 > sum(c.isalpha() for c in t) for t in texts)
     missing = missing_bytes(reference)
     n_bad = compare(reference, args, texts, missing)
+    if args.cases:
+        n_bad += compare_cases(args)
     ill = [maker.ill_formed() for _ in range(args.strings // 10)]
     for blob, line in zip(ill, run(args.program, args.tokenizer, ill, False)):
         if line == "R" or (line.startswith("E ") and blob[int(line[2:])] not in missing):

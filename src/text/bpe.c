@@ -1,7 +1,7 @@
 // Byte-pair merging.
 //
-// Short pieces (nearly all words) are merged in an array: find the lowest rank, close the gap, look two pairs up; n is so
-// small that this beats any queue. Long pieces (a megabyte of one letter is a single piece) go through a queue of
+// Short pieces (nearly all words) are merged in an array: find the lowest rank, close the gap, look two pairs up; n is
+// so small that this beats any queue. Long pieces (a megabyte of one letter is a single piece) go through a queue of
 // (rank, place) with lazy deletion over a linked list of symbols, n log n in the piece. An entry is stale when the rank
 // stored for its place is another one; the same pair cannot come back to a place, because symbols only grow.
 #include "base/base.h"

@@ -2,8 +2,9 @@
 //
 // Merging goes through a piece from left to right, rank by rank; so the new pairs of one rank nearly always arrive with
 // ascending places. Such keys wait in a run of their own, where push and pop take constant time and memory is walked in
-// order; the others go to a 4-ary heap. A megabyte of one letter took 0.17 s through the heap alone and its time grew by
-// up to 2.6 when the text doubled (the heap left the cache); the runs make it 0.04 s and 2.0. The bound stays n log n.
+// order; the others go to a 4-ary heap. A megabyte of one letter took 0.17 s through the heap alone and its time grew
+// by up to 2.6 when the text doubled (the heap left the cache); the runs make it 0.04 s and 2.0. The bound stays
+// n log n.
 #include "base/base.h"
 #include "text/bpe_queue.h"
 

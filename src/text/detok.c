@@ -2,8 +2,8 @@
 //
 // Tokens are byte strings: a character may be spread over several of them. Bytes that begin a well-formed character are
 // held until it is whole, or until a byte shows that it never will be: then the maximal ill-formed subpart comes out as
-// one U+FFFD, the same as if the whole text had been cleaned at once. A control token that is not shown is skipped as if
-// it was not there, so a character may go on behind it.
+// one U+FFFD, the same as if the whole text had been cleaned at once. A control token that is not shown is skipped as
+// if it was not there, so a character may go on behind it.
 #include "base/base.h"
 #include "text/text.h"
 

@@ -83,8 +83,8 @@ static size_t others_end(const struct pretok *p, size_t pos, size_t end) {
     return run_end(p, pos, end, CLASS_NOT_OTHER, 0);
 }
 
-// 's 't 'm 'd 're 've 'll at an apostrophe: the end, or pos when there is none. With any_case also in capitals, and with
-// U+017F, the long s, which folds to s (none of the other letters has such a relative).
+// 's 't 'm 'd 're 've 'll at an apostrophe: the end, or pos when there is none. With any_case also in capitals, and
+// with U+017F, the long s, which folds to s (none of the other letters has such a relative).
 static size_t contraction_end(const struct pretok *p, size_t pos, size_t end, bool any_case) {
     if (end - pos < 2) return pos;
     uint8_t fold = any_case ? 0x20 : 0;

@@ -26,7 +26,7 @@ struct tokenizer_source {
     int n_merges;
     struct str pre; // GGUF pre-tokenizer name; unknown or empty: the general fallback, noted in tokenizer_note()
     struct str tokenizer_json;
-    int n_vocab_rows; // rows of the embedding: ids beyond are refused, fewer tokens are padding
+    int n_vocab_rows; // rows of the embedding: ids beyond are refused, fewer tokens are padding; 0: not known
     int32_t bos, eos; // -1: absent
     int add_bos;      // 1, 0, -1: not said (then as the family does)
 };

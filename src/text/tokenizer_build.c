@@ -122,6 +122,19 @@ static enum tern_status token_put(struct tokenizer *t, struct buf *pool, const s
     return TERN_OK;
 }
 
+// Would the text mean other bytes if it were read in the byte alphabet ("\u00e9" for the byte 0xe9)?
+static bool is_ambiguous(struct str text) {
+    bool is_plain = true;
+    for (size_t i = 0; i < text.len && is_plain; i++) is_plain = (uint8_t)text.data[i] < 0x80;
+    if (is_plain) return false;
+    struct buf bytes;
+    size_t bad;
+    buf_init(&bytes, TOKENIZER_TOKEN_BYTES_MAX);
+    bool is_spelling = alphabet_decode(&bytes, text, &bad);
+    buf_release(&bytes);
+    return is_spelling;
+}
+
 // Which part gives each id: an added token replaces the normal one of the same text and id. part_of is [size].
 static enum tern_status parts_assign(const struct tokenizer *t, const struct tokenizer_parts *parts, int32_t *part_of,
                                      struct tern_err *err) {
@@ -133,7 +146,12 @@ static enum tern_status parts_assign(const struct tokenizer *t, const struct tok
         if (old < 0) continue;
         const struct part_token *q = &parts->tokens[old];
         bool is_added = q->kind == TOKEN_NORMAL && (p->kind == TOKEN_ADDED || p->kind == TOKEN_CONTROL);
-        if (is_added && str_eq(p->text, q->text)) continue;
+        if (is_added && str_eq(p->text, q->text)) {
+            if (!is_ambiguous(p->text)) continue;
+            return err_set(err, TERN_UNSUPPORTED,
+                           "token %d \"%.*s\" is in the vocabulary, where it spells other bytes, and added as text",
+                           p->id, TOKEN_SHOWN(p->text));
+        }
         return err_set(err, TERN_BAD_FORMAT, "two tokens have the id %d: \"%.*s\" and \"%.*s\"", p->id,
                        TOKEN_SHOWN(q->text), TOKEN_SHOWN(p->text));
     }
@@ -171,9 +189,10 @@ static void bytes_map(struct tokenizer *t) {
         const struct token *token = &t->tokens[id];
         if (token->kind == TOKEN_BYTE) t->byte_id[(uint8_t)t->pool[token->offset]] = id;
     }
-    for (int32_t id = 0; id < t->size; id++) {
-        const struct token *token = &t->tokens[id];
-        if (token->kind == TOKEN_NORMAL && token->len == 1) t->byte_id[(uint8_t)t->pool[token->offset]] = id;
+    for (int b = 0; b < 256; b++) {
+        char byte = (char)b;
+        int32_t id = tokenizer_map_find(t, &byte, 1);
+        if (id >= 0 && t->tokens[id].kind != TOKEN_CONTROL) t->byte_id[b] = id;
     }
 }
 

@@ -64,6 +64,7 @@ static struct marker_scan scan_of(const struct encoding *e, int pass, size_t beg
                                 .begin = begin,
                                 .end = end,
                                 .pos = begin,
+                                .done = begin,
                                 .options = e->options};
 }
 
@@ -74,7 +75,7 @@ static enum tern_status rest_encode(struct encoding *e, size_t begin, size_t end
     struct marker_scan scan = scan_of(e, 1, begin, end);
     scan.tainted_next = *tainted_next;
     for (;;) {
-        size_t from = scan.pos;
+        size_t from = scan.done;
         struct marker_match m = {0};
         bool found = marker_scan_next(&scan, &m);
         TRY(plain_encode(e, from, found ? m.begin : end, err));
@@ -90,7 +91,7 @@ static enum tern_status text_encode(struct encoding *e, struct tern_err *err) {
     struct marker_scan scan = scan_of(e, 0, 0, e->text.len);
     int tainted_next = 0;
     for (;;) {
-        size_t from = scan.pos;
+        size_t from = scan.done;
         struct marker_match m = {0};
         bool found = marker_scan_next(&scan, &m);
         TRY(rest_encode(e, from, found ? m.begin : e->text.len, &tainted_next, err));

@@ -114,7 +114,8 @@ struct marker_scan {
     const struct marker_set *set;
     const uint8_t *text;
     size_t begin, end; // what is searched; neighbours outside are not looked at
-    size_t pos;        // everything before it is done
+    size_t pos;        // where the search goes on
+    size_t done;       // end of the last match with the blanks it swallowed: everything before is dealt with
     const struct encode_options *options;
     int tainted_next; // first tainted range that may still matter
     uint64_t n_steps;

@@ -2,8 +2,8 @@
 //
 // Only byte-level BPE is read, and every part that changes the ids is either understood or refused by its name: a
 // component that was skipped would give other ids without a word. What does not change them (truncation, padding,
-// offsets) is left aside. The vocabulary and the merges, megabytes of them, are read from the parser's events; the small
-// configuration parts go through a tree.
+// offsets) is left aside. The vocabulary and the merges, megabytes of them, are read from the parser's events; the
+// small configuration parts go through a tree.
 #include "base/base.h"
 #include "text/tokenizer_int.h"
 #include "text/tokenizer_tree.h"

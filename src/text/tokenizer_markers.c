@@ -4,9 +4,9 @@
 // A bit per pair of first bytes rejects nearly every position with one load, which an Aho-Corasick automaton would not
 // beat; the work per byte is bounded by the longest marker (TOKENIZER_MARKER_BYTES_MAX).
 //
-// Which one counts is as in the reference: leftmost, then longest, first over the markers that are looked for in the raw
-// text, then over the others in what is left. A control token that may not be read here (not asked for, or any of its
-// bytes tainted) is not there at all, so that it neither matches nor hides a shorter or later marker.
+// Which one counts is as in the reference: leftmost, then longest, first over the markers that are looked for in the
+// raw text, then over the others in what is left. A control token that may not be read here (not asked for, or any of
+// its bytes tainted) is not there at all, so that it neither matches nor hides a shorter or later marker.
 #include "base/base.h"
 #include "text/tokenizer_int.h"
 
@@ -196,12 +196,14 @@ static bool stands_alone(const struct marker_scan *s, size_t begin, size_t end) 
     return end == s->end || !(class_after(s, end, &unused) & UNICODE_WORD);
 }
 
-// Widens the match over the blanks that its flags swallow. done: where the match before it ended.
-static void match_widen(struct marker_scan *s, struct marker_match *m, size_t done) {
+// Widens the match over the blanks that its flags swallow. A marker that starts with a blank may start in what the one
+// before it has swallowed: it counts all the same, as in the reference.
+static void match_widen(struct marker_scan *s, struct marker_match *m) {
     size_t next;
     if (m->marker->flags & TOKEN_LSTRIP) {
-        while (m->begin > done && (class_before(s, m->begin, &next) & UNICODE_SPACE)) m->begin = MAX(next, done);
+        while (m->begin > s->done && (class_before(s, m->begin, &next) & UNICODE_SPACE)) m->begin = next;
     }
+    m->begin = MAX(m->begin, s->done);
     if (m->marker->flags & TOKEN_RSTRIP) {
         while (m->end < s->end && (class_after(s, m->end, &next) & UNICODE_SPACE)) m->end = next;
     }
@@ -209,7 +211,7 @@ static void match_widen(struct marker_scan *s, struct marker_match *m, size_t do
 
 bool marker_scan_next(struct marker_scan *s, struct marker_match *m) {
     const struct marker_set *set = s->set;
-    size_t done = s->pos;
+    size_t start = s->pos;
     if (set->n == 0) return false;
     for (size_t pos = s->pos; pos < s->end; pos++) {
         uint8_t first = s->text[pos];
@@ -224,12 +226,13 @@ bool marker_scan_next(struct marker_scan *s, struct marker_match *m) {
             continue;
         }
         *m = (struct marker_match){found, pos, end};
-        match_widen(s, m, done);
-        s->n_steps += m->end - done;
-        s->pos = m->end;
+        match_widen(s, m);
+        s->n_steps += m->end - start;
+        s->pos = end;
+        s->done = m->end;
         return true;
     }
-    s->n_steps += s->end - done;
+    s->n_steps += s->end - start;
     s->pos = s->end;
     return false;
 }
