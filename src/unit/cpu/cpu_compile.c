@@ -1,0 +1,233 @@
+// From a program to what a step runs: ops with resolved pointers, and every byte of memory a step will need.
+//
+// One block of pages holds the values at the program's own offsets, then the shared activations, the convolution's u
+// rows and each member's private buffers. A norm whose only reader is the product behind it becomes part of that
+// product, so that a row goes from the residual to int8 while it is in the cache.
+#include "base/base.h"
+#include "unit/cpu/cpu_unit.h"
+
+// Hands out aligned pieces of the block in two passes: first it counts, then it gives addresses.
+struct carver {
+    uint8_t *base; // NULL: counting
+    size_t used;
+    bool overflow;
+};
+
+static void *carve(struct carver *c, size_t n, size_t size) {
+    size_t bytes;
+    if (!size_mul(n, size, &bytes) || !size_align(bytes, CPU_ALIGN, &bytes)) c->overflow = true;
+    if (c->overflow) return NULL;
+    void *p = c->base ? c->base + c->used : NULL;
+    if (!size_add(c->used, bytes, &c->used)) c->overflow = true;
+    return p;
+}
+
+// Largest needs over all ops.
+struct sizes {
+    int n_in, n_in_float, n_in_groups, n_in_whole; // columns of prepared activations, by form
+    int n_conv;                                    // n_embd when there is a convolution
+    bool has_attn;
+};
+
+static uint32_t form_of(const struct cpu_matrix *m) {
+    if (!cpu_pack_is_int8(m->pack)) return ACT_FLOAT;
+    return m->pack == CPU_PACK_I8C ? ACT_WHOLE : ACT_GROUPS;
+}
+
+static enum tern_status no_weight(const struct tensor *t, const char *what, struct tern_err *err) {
+    return err_set(err, TERN_UNSUPPORTED, "the imported weights hold no %s '%.*s'; this program cannot run on them",
+                   what, t ? (int)t->name.len : 1, t ? t->name.data : "?");
+}
+
+static enum tern_status op_matrix(const struct unit_weights *w, struct cpu_op *c, const struct tensor *t,
+                                  struct tern_err *err) {
+    const struct cpu_weight *e = t ? cpu_weight_find(w, t) : NULL;
+    if (!e || e->matrix.n_tiles == 0) return no_weight(t, "matrix", err);
+    c->m[c->n_m++] = &e->matrix;
+    c->forms |= form_of(&e->matrix);
+    return TERN_OK;
+}
+
+static enum tern_status op_vector(const struct unit_weights *w, const struct tensor *t, const float **out,
+                                  struct tern_err *err) {
+    const struct cpu_weight *e = t ? cpu_weight_find(w, t) : NULL;
+    if (!e || !e->vector) return no_weight(t, "vector", err);
+    *out = e->vector;
+    return TERN_OK;
+}
+
+static enum tern_status op_weights(const struct unit_weights *w, struct cpu_op *c, struct tern_err *err) {
+    const struct prog_op *op = c->op;
+    switch (op->kind) {
+    case PROG_OP_EMBED: c->table = op->w[0]; return c->table->data ? TERN_OK : no_weight(c->table, "embedding", err);
+    case PROG_OP_RMSNORM:
+    case PROG_OP_NORM_OUT: return op_vector(w, op->w[0], &c->norm, err);
+    case PROG_OP_LINEAR:
+        for (int i = 0; i < op->n_w; i++) TRY(op_matrix(w, c, op->w[i], err));
+        return TERN_OK;
+    case PROG_OP_QK_NORM_ROPE:
+        for (int i = 0; i < 2; i++)
+            if (op->w[i]) TRY(op_vector(w, op->w[i], &c->v[i], err));
+        return TERN_OK;
+    case PROG_OP_SHORT_CONV: return op_vector(w, op->w[0], &c->v[0], err);
+    case PROG_OP_HEAD: TRY(op_vector(w, op->w[0], &c->norm, err)); return op_matrix(w, c, op->w[1], err);
+    default: return TERN_OK;
+    }
+}
+
+// A norm may move into the product behind it when nothing else reads its result and its input lives on, so that no
+// output of the product can lie on it.
+static bool norm_fuses(const struct prog *p, int i) {
+    const struct prog_op *norm = &p->ops[i], *next = i + 1 < p->n_ops ? &p->ops[i + 1] : NULL;
+    if (norm->kind != PROG_OP_RMSNORM || !next || next->kind != PROG_OP_LINEAR) return false;
+    const struct prog_value *x = &p->values[norm->in[0]], *n = &p->values[norm->out[0]];
+    return !next->add && next->in[0] == norm->out[0] && n->last_op == i + 1 && x->last_op > i + 1;
+}
+
+static float *value_at(const struct unit_program *c, int value) {
+    return c->work ? (float *)(void *)(c->work + c->prog->values[value].offset) : NULL;
+}
+
+static enum tern_status ops_make(struct unit_program *c, struct sizes *z, struct tern_err *err) {
+    const struct prog *p = c->prog;
+    c->ops = arena_calloc(&c->arena, (size_t)p->n_ops, sizeof *c->ops);
+    if (!c->ops) return err_set(err, TERN_NO_MEMORY, "program: no memory for %d operations", p->n_ops);
+    const float *norm = NULL;
+    int norm_in = -1;
+    for (int i = 0; i < p->n_ops; i++) {
+        const struct prog_op *op = &p->ops[i];
+        if (norm_fuses(p, i)) {
+            TRY(op_vector(c->weights, op->w[0], &norm, err));
+            norm_in = op->in[0];
+            continue;
+        }
+        struct cpu_op *o = &c->ops[c->n_ops++];
+        *o = (struct cpu_op){.kind = op->kind, .op = op, .number = i, .norm = norm};
+        TRY(op_weights(c->weights, o, err));
+        for (int j = 0; j < PROG_OP_INPUTS; j++) {
+            int v = j == 0 && norm ? norm_in : op->in[j];
+            if (v < 0) continue;
+            o->in[j] = value_at(c, v);
+            o->in_cols[j] = p->values[v].n_cols;
+        }
+        for (int j = 0; j < PROG_OP_WEIGHTS; j++) {
+            if (op->out[j] < 0) continue;
+            o->out[j] = value_at(c, op->out[j]);
+            o->out_cols[j] = p->values[op->out[j]].n_cols;
+        }
+        o->n_in = o->in_cols[0];
+        z->n_in = MAX(z->n_in, o->n_in);
+        if (o->forms & ACT_FLOAT) z->n_in_float = MAX(z->n_in_float, o->n_in);
+        if (o->forms & ACT_GROUPS) z->n_in_groups = MAX(z->n_in_groups, o->n_in);
+        if (o->forms & ACT_WHOLE) z->n_in_whole = MAX(z->n_in_whole, o->n_in);
+        if (op->kind == PROG_OP_SHORT_CONV) z->n_conv = o->out_cols[0];
+        if (op->kind == PROG_OP_ATTENTION) z->has_attn = true;
+        norm = NULL;
+    }
+    return TERN_OK;
+}
+
+// Room for `values` padded values in each form, in at most `rows` rows.
+static void carve_act(struct carver *c, struct cpu_act *a, size_t n_float, size_t n_groups, size_t n_whole,
+                      size_t rows) {
+    a->x = carve(c, n_float, sizeof(float));
+    a->q = carve(c, n_groups, 1);
+    a->scale = carve(c, n_groups / OP_GROUP, sizeof(float));
+    a->sum = carve(c, n_groups / OP_GROUP, 2 * sizeof(int32_t));
+    a->q_whole = carve(c, n_whole, 1);
+    a->scale_whole = carve(c, n_whole > 0 ? rows : 0, sizeof(float));
+}
+
+static void carve_all(struct unit_program *p, const struct sizes *z, struct carver *c) {
+    const struct prog *g = p->prog;
+    size_t window = (size_t)g->spec.window;
+    size_t half = op_kv_half_bytes(g->spec.kv_type, g->hyper->head_dim);
+    carve(c, (size_t)g->work_bytes, 1);
+    carve_act(c, &p->act, window * (size_t)int_round_up(z->n_in_float, 64),
+              window * (size_t)int_round_up(z->n_in_groups, 64), window * (size_t)int_round_up(z->n_in_whole, 64),
+              window);
+    p->conv_u = carve(c, window * (size_t)z->n_conv, sizeof(float));
+    for (int i = 0; i < p->unit->n_threads; i++) {
+        struct cpu_member *m = &p->members[i];
+        carve_act(c, &m->act, z->n_in_float > 0 ? ACT_PRIVATE_VALUES : 0, z->n_in_groups > 0 ? ACT_PRIVATE_VALUES : 0,
+                  z->n_in_whole > 0 ? ACT_PRIVATE_VALUES : 0, ACT_PRIVATE_VALUES / 64);
+        m->row = carve(c, (size_t)int_round_up(MAX(z->n_in, 1), 64), sizeof(float));
+        for (int j = 0; j < 2; j++) m->temp[j] = carve(c, STRIP_FLOATS, sizeof(float));
+        m->best = carve(c, (size_t)g->n_out_max, sizeof *m->best);
+        if (!z->has_attn) continue;
+        m->split = carve(c, ATTN_PAIRS, sizeof *m->split);
+        m->total = carve(c, ATTN_PAIRS, sizeof *m->total);
+        m->block = carve(c, ATTN_PAIRS, sizeof *m->block);
+        m->tail = carve(c, (window + 2 * OP_BLOCK) / OP_BLOCK, 2 * half);
+        m->tail_rows = carve(c, window, sizeof *m->tail_rows);
+    }
+    if (!z->has_attn) return;
+    p->attn.partials = carve(c, ATTN_PARTIALS, sizeof *p->attn.partials);
+    p->attn.totals = carve(c, ATTN_SPLIT_PAIRS, sizeof *p->attn.totals);
+}
+
+static enum tern_status memory_make(struct unit_program *p, const struct sizes *z, struct tern_err *err) {
+    struct carver c = {0};
+    size_t window = (size_t)p->prog->spec.window;
+    p->members = arena_calloc(&p->arena, (size_t)p->unit->n_threads, sizeof *p->members);
+    p->attn.chunks = arena_calloc(&p->arena, window, sizeof *p->attn.chunks);
+    p->attn.n_visible = arena_calloc(&p->arena, window, sizeof *p->attn.n_visible);
+    p->rope_freqs = arena_calloc(&p->arena, (size_t)MAX(p->prog->hyper->head_dim / 2, 1), sizeof(double));
+    p->n_counters = p->prog->n_ops;
+    p->counters = arena_calloc(&p->arena, (size_t)p->n_counters, sizeof *p->counters);
+    if (!p->members || !p->attn.chunks || !p->attn.n_visible || !p->rope_freqs || !p->counters)
+        return err_set(err, TERN_NO_MEMORY, "program: no memory for its lists");
+    carve_all(p, z, &c);
+    if (c.overflow) return err_set(err, TERN_LIMIT, "program: its work memory does not fit the address space");
+    p->work_bytes = MAX(c.used, 1);
+    p->work = mem_map(p->work_bytes);
+    if (!p->work) {
+        char text[24];
+        return err_set(err, TERN_NO_MEMORY, "program: no memory to work in (%s)", bytes_format(p->work_bytes, text));
+    }
+    c = (struct carver){.base = p->work};
+    carve_all(p, z, &c);
+    return TERN_OK;
+}
+
+static enum tern_status check_fit(const struct prog *p, const struct unit_weights *w, struct tern_err *err) {
+    if (p->model != w->model)
+        return err_set(err, TERN_MISMATCH, "the program is of model %s, the weights of model %s", p->model->name,
+                       w->model->name);
+    if (p->spec.numerics != w->numerics)
+        return err_set(err, TERN_MISMATCH, "the program and the weights are of different numerics classes");
+    return TERN_OK;
+}
+
+enum tern_status cpu_program_compile(struct unit *u, struct unit_program **out, const struct prog *p,
+                                     struct unit_weights *w, struct tern_err *err) {
+    TRY(check_fit(p, w, err));
+    struct unit_program *c = mem_calloc(1, sizeof *c);
+    if (!c) return err_set(err, TERN_NO_MEMORY, "program: no memory");
+    c->unit = u;
+    c->prog = p;
+    c->weights = w;
+    arena_init(&c->arena, 0);
+    u->n_alive++;
+    struct sizes z = {0};
+    enum tern_status status;
+    // Ops are made twice: first for what they need, then with the addresses.
+    TRY_GOTO(ops_make(c, &z, err), fail);
+    TRY_GOTO(memory_make(c, &z, err), fail);
+    c->n_ops = 0;
+    TRY_GOTO(ops_make(c, &z, err), fail);
+    op_rope_freqs(p->hyper->rope_base, p->hyper->head_dim, p->hyper->rope_factors, c->rope_freqs);
+    *out = c;
+    return TERN_OK;
+fail:
+    cpu_program_free(u, c);
+    return status;
+}
+
+void cpu_program_free(struct unit *u, struct unit_program *p) {
+    if (!p) return;
+    mem_unmap(p->work, p->work_bytes);
+    arena_release(&p->arena);
+    mem_free(p);
+    u->n_alive--;
+}
