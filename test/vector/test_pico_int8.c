@@ -1,0 +1,176 @@
+// pico in the int8 class (activations in 8 bits, the default) against the float32 reference.
+//
+// "Logit error" of a prompt: root mean square difference over the 320 logits that golden.json stores of its last row.
+// test/data/pico/int8.json holds those of the scalar instruction set, fixed when it was written (run this program with
+// the argument `reference` to print them): a kernel may not be worse than twice that. The class's logit error is their
+// root mean square over the prompts.
+//
+// Greedy tokens: a position whose stored gap between first and second logit is at least 4 times the class's logit error
+// must give the reference's token. Nearer ties may fall either way, so the sequence goes on with the reference's token
+// behind them; that needs every position to be checked behind the reference's tokens. At least 400 of 512 must count.
+#include "base/base.h"
+#include "../common/json_tree.h"
+#include "golden_file.h"
+#include "model_runner.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <cmocka.h>
+
+#define WORSE_MAX 2.0
+#define GAP_ERRORS 4.0
+#define COMPARED_MIN 400
+#define SHORT_PROMPT 2
+
+static struct golden *golden;
+static double reference[GOLDEN_PROMPTS_MAX], class_error;
+
+static void runner_open_int8(struct runner *r, const char *isa) {
+    const struct runner_options o = {.path = TEST_MODELS "/pico.gguf",
+                                     .isa = isa,
+                                     .numerics = PROG_CLASS_INT8,
+                                     .kv_type = OP_KV_F16,
+                                     .window = 256,
+                                     .n_ctx = 512,
+                                     .n_threads = 2};
+    runner_open(r, &o);
+}
+
+static double prompt_error(struct runner *r, const struct golden_prompt *p, double *max) {
+    double sum = 0;
+    *max = 0;
+    runner_restart(r);
+    for (int at = 0, n = 0; at < p->n_ids; at += n) {
+        n = MIN(r->window, p->n_ids - at);
+        runner_step(r, p->ids + at, n, at + n == p->n_ids);
+    }
+    for (int i = 0; i < p->n_logits; i++) {
+        double d = (double)runner_logits(r, 0)[p->logit_ids[i]] - p->logits[i];
+        sum += d * d;
+        *max = fmax(*max, fabs(d));
+    }
+    return sqrt(sum / p->n_logits);
+}
+
+static int greedy_count(struct runner *r, const struct golden_prompt *p, int *n_same) {
+    int n_compared = 0;
+    runner_step(r, p->greedy, p->n_greedy - 1, p->n_greedy - 1);
+    for (int i = 1; i < p->n_greedy; i++) {
+        float max;
+        int32_t id = op_argmax(runner_logits(r, i - 1), r->model->hyper.n_vocab_used, &max);
+        *n_same += id == p->greedy[i];
+        if (p->gaps[i] < GAP_ERRORS * class_error) continue;
+        n_compared++;
+        if (id != p->greedy[i])
+            fail_msg("%s: greedy token %d is %d, expected %d, though the gap is %.3g and the class's logit error %.3g",
+                     p->name, i, id, p->greedy[i], p->gaps[i], class_error);
+    }
+    return n_compared;
+}
+
+static void test_errors_and_greedy(void **state) {
+    (void)state;
+    struct runner r;
+    int n_compared = 0, n_same = 0;
+    runner_open_int8(&r, NULL);
+    for (int i = 0; i < golden->n_prompts; i++) {
+        const struct golden_prompt *p = &golden->prompts[i];
+        double max, error = prompt_error(&r, p, &max);
+        print_message("%-18s %-12s logit error %.4f (scalar %.4f), largest %.3f\n", p->name, r.caps.isa, error,
+                      reference[i], max);
+        if (!(error <= WORSE_MAX * reference[i]))
+            fail_msg("%s: logit error %.4f, the scalar reference has %.4f", p->name, error, reference[i]);
+        float top;
+        int32_t id = op_argmax(runner_logits(&r, 0), r.model->hyper.n_vocab_used, &top);
+        bool counts = p->gaps[0] >= GAP_ERRORS * class_error;
+        if (counts) assert_int_equal(id, p->greedy[0]);
+        n_same += id == p->greedy[0];
+        n_compared += counts + greedy_count(&r, p, &n_same);
+    }
+    print_message("greedy tokens: %d of 512 lie clear of a near tie and are equal; %d equal in all\n", n_compared,
+                  n_same);
+    assert_true(n_compared >= COMPARED_MIN);
+    runner_close(&r);
+}
+
+// The same bits on every instruction set, scalar included.
+static void test_isas_equal(void **state) {
+    (void)state;
+    const struct golden_prompt *p = &golden->prompts[SHORT_PROMPT];
+    char seen[32] = "";
+    float *first = NULL;
+    for (int i = 0; runner_isas[i]; i++) {
+        struct runner r;
+        runner_open_int8(&r, runner_isas[i]);
+        size_t bytes = (size_t)r.model->hyper.n_vocab * sizeof(float);
+        if (strcmp(seen, r.caps.isa) != 0) {
+            double max, error = prompt_error(&r, p, &max);
+            snprintf(seen, sizeof seen, "%s", r.caps.isa);
+            if (!first) {
+                first = mem_dup(runner_logits(&r, 0), bytes);
+                assert_non_null(first);
+                // What the file says must be what the scalar code does.
+                assert_true(fabs(error - reference[SHORT_PROMPT]) <= 0.02 * reference[SHORT_PROMPT]);
+            }
+            if (memcmp(first, runner_logits(&r, 0), bytes) != 0) fail_msg("%s: other bits than scalar", seen);
+        }
+        runner_close(&r);
+    }
+    mem_free(first);
+}
+
+static void reference_read(void) {
+    struct json_file f;
+    double sum = 0;
+    int n = 0;
+    json_file_read(&f, TEST_DATA "/pico/int8.json");
+    JSON_EACH(error, json_get(f.root, "logit_error")) {
+        assert_true(n < golden->n_prompts);
+        reference[n++] = error->number;
+        sum += error->number * error->number;
+    }
+    assert_int_equal(n, golden->n_prompts);
+    json_file_release(&f);
+    class_error = sqrt(sum / golden->n_prompts);
+    assert_true(class_error > 0);
+}
+
+static int setup(void **state) {
+    (void)state;
+    golden = golden_read(TEST_DATA "/pico/golden.json");
+    reference_read();
+    return 0;
+}
+static int teardown(void **state) {
+    (void)state;
+    golden_free(golden);
+    return 0;
+}
+
+static void test_reference_print(void **state) {
+    (void)state;
+    struct runner r;
+    golden = golden_read(TEST_DATA "/pico/golden.json");
+    runner_open_int8(&r, "scalar");
+    printf("{\"isa\": \"%s\", \"logit_error\": [", r.caps.isa);
+    for (int i = 0; i < golden->n_prompts; i++) {
+        double max;
+        printf("%s%.6f", i ? ", " : "", prompt_error(&r, &golden->prompts[i], &max));
+    }
+    printf("]}\n");
+    runner_close(&r);
+    golden_free(golden);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_errors_and_greedy),
+        cmocka_unit_test(test_isas_equal),
+    };
+    const struct CMUnitTest print[] = {cmocka_unit_test(test_reference_print)};
+    if (argc > 1 && strcmp(argv[1], "reference") == 0)
+        return cmocka_run_group_tests_name("the scalar reference's errors", print, NULL, NULL);
+    return cmocka_run_group_tests_name("pico, int8 class", tests, setup, teardown);
+}
