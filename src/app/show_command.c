@@ -49,9 +49,14 @@ static int show_main(const struct command *c, int argc, char **argv) {
     if (!path) return usage_error(c, "one model expected: a GGUF file or a Hugging Face folder");
     struct tern_err err = {0};
     struct model *m;
-    if (model_open(&m, path, &err) != TERN_OK) return fail_told(c, &err);
-    hyper_print(m);
-    if (all) {
+    // Weights alone, without the config.json that says what they are, still have a table to show.
+    struct tern_err table_err = {0};
+    enum tern_status status = model_open(&m, path, &err);
+    if (status != TERN_OK && str_ends(str_from(path), STR(".safetensors")))
+        status = model_open_table(&m, path, &table_err);
+    if (status != TERN_OK) return fail_told(c, table_err.code != TERN_OK ? &table_err : &err);
+    if (m->arch) hyper_print(m);
+    if (all || !m->arch) {
         out_puts("metadata:\n");
         model_meta_each(m, meta_print, NULL);
         tensors_print(m);

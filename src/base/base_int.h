@@ -53,7 +53,8 @@ struct cpu_topology cpu_slots_summary(const struct cpu_slot *slots, int n);
 int cpu_threads_default(const struct cpu_topology *topology, double quota);
 bool thread_pin_self(int cpu); // false where the system refuses or cannot
 
-// Blocking on a 32-bit word: futex on Linux, a mutex and a condition elsewhere (and with TERN_PARK_PTHREAD, to test that).
+// Blocking on a 32-bit word: futex on Linux, a mutex and a condition elsewhere (and with TERN_PARK_PTHREAD, to test
+// that).
 #if defined(__linux__) && !defined(TERN_PARK_PTHREAD)
 #define PARK_FUTEX 1
 #endif

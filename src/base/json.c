@@ -1,9 +1,9 @@
 // The JSON pull parser.
 //
-// One pass over the input with an explicit stack of open containers. A string without escapes is handed out as a view of
-// the input; only one with escapes is decoded into the parser's buffer. UTF-8 is checked where strings are scanned, so
-// there is no pass of its own. Duplicate keys are found through 64-bit seeded hashes of the unescaped keys (json_keys.c);
-// on an equal hash the older key is decoded again from the input and compared, so no key is ever copied.
+// One pass over the input with an explicit stack of open containers. A string without escapes is handed out as a view
+// of the input; only one with escapes is decoded into the parser's buffer. UTF-8 is checked where strings are scanned,
+// so there is no pass of its own. Duplicate keys are found through 64-bit seeded hashes of the unescaped keys
+// (json_keys.c); on an equal hash the older key is decoded again from the input and compared, so no key is ever copied.
 #include "base/base.h"
 #include "base/json_int.h"
 #include <stdio.h>

@@ -51,8 +51,8 @@ struct json_item {
 };
 // Advances. Returns the event, also stored in item->event.
 enum json_event json_next(struct json *j, struct json_item *item, struct tern_err *err);
-// Called right after a JSON_KEY: skips its whole value. Called after JSON_OBJECT/JSON_ARRAY: skips to its end. After any
-// other event there is nothing to skip.
+// Called right after a JSON_KEY: skips its whole value. Called after JSON_OBJECT/JSON_ARRAY: skips to its end. After
+// any other event there is nothing to skip.
 enum tern_status json_skip(struct json *j, struct tern_err *err);
 // Called right after a JSON_KEY, or when a value is next: the raw bytes of the value (borrowed from the input),
 // skipped.

@@ -2,8 +2,8 @@
 #pragma once
 #include "base/base.h"
 
-// Length of the run at p that needs no attention inside a JSON string: no quote, backslash, control byte or byte of 0x80
-// and up. Eight bytes a step; in each mask the lowest set bit is exact.
+// Length of the run at p that needs no attention inside a JSON string: no quote, backslash, control byte or byte of
+// 0x80 and up. Eight bytes a step; in each mask the lowest set bit is exact.
 static inline size_t json_plain_run(const char *p, const char *end) {
     const uint64_t ones = 0x0101010101010101u, highs = 0x8080808080808080u;
     const char *start = p;

@@ -1,5 +1,5 @@
-// Opening and closing an engine: model, unit, plan, tokenizer, template; the worst case of memory is computed and refused
-// before weights are packed.
+// Opening and closing an engine: model, unit, plan, tokenizer, template; the worst case of memory is computed and
+// refused before weights are packed.
 #include "base/base.h"
 #include "engine_int.h"
 
@@ -108,6 +108,8 @@ static enum tern_status text_load(struct tern_engine *e, struct tern_err *err) {
                                    .eos = v->eos,
                                    .add_bos = v->add_bos};
     TRY(tokenizer_create(&e->tokenizer, &src, err));
+    struct model_hyper *h = &e->model->hyper; // rows without a token are padding: never chosen
+    h->n_vocab_used = MIN(h->n_vocab_used, tokenizer_size(e->tokenizer));
     if (tokenizer_note(e->tokenizer)) log_warn("%s", tokenizer_note(e->tokenizer));
     if (v->chat_template.len > 0 && jinja_create(&e->template_, v->chat_template, &e->template_err) != TERN_OK)
         log_warn("the model's chat template cannot be used: %s", e->template_err.message);

@@ -78,8 +78,9 @@ bool engine_is_eos(const struct tern_engine *e, int32_t id);
 enum tern_status engine_progress(const struct tern_engine *e, const char *stage, uint64_t done, uint64_t total,
                                  struct tern_err *err);
 
-// Runs rows of one session's chain as one step: ids[0..n) follow the session's state. want: enum prog_output of the last
-// row (0: none). The state advances; the result is read from the plan before the next run (the mutex is held by the caller).
+// Runs rows of one session's chain as one step: ids[0..n) follow the session's state. want: enum prog_output of the
+// last row (0: none). The state advances; the result is read from the plan before the next run (the mutex is held by
+// the caller).
 enum tern_status session_run(struct tern_session *s, const int32_t *ids, int n, uint32_t want, struct tern_err *err);
 // The same with the logits of every row (n <= ENGINE_OUT_ROWS_MAX).
 enum tern_status session_run_all(struct tern_session *s, const int32_t *ids, int n, struct tern_err *err);

@@ -1,5 +1,5 @@
-// From what a caller gives (text, ids, messages) to prompt ids. Text that came from users can never become a control token:
-// the template engine says which bytes are tainted and the tokenizer honours it.
+// From what a caller gives (text, ids, messages) to prompt ids. Text that came from users can never become a control
+// token: the template engine says which bytes are tainted and the tokenizer honours it.
 #include "base/base.h"
 #include "engine_int.h"
 

@@ -1,5 +1,5 @@
-// From chosen tokens to events: detokenizer (whole characters), stop strings (nothing of one is shown), answer parser (text,
-// reasoning, calls), and a small queue, since one token can make several events or none.
+// From chosen tokens to events: detokenizer (whole characters), stop strings (nothing of one is shown), answer parser
+// (text, reasoning, calls), and a small queue, since one token can make several events or none.
 #include "base/base.h"
 #include "request_int.h"
 

@@ -54,7 +54,8 @@ struct tern_request {
 
 // The session is free for the next request; a token chosen but not yet run stays with it.
 void request_let_go(struct tern_request *r);
-// Gives one chosen token to detokenizer, stop strings and parser; queues what can be told. *stopped: a stop string came.
+// Gives one chosen token to detokenizer, stop strings and parser; queues what can be told. *stopped: a stop string
+// came.
 enum tern_status request_tell_token(struct tern_request *r, int32_t id, bool *stopped, struct tern_err *err);
 // The end of the answer: what is held back comes out.
 enum tern_status request_tell_end(struct tern_request *r, bool stopped, struct tern_err *err);

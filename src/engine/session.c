@@ -1,5 +1,5 @@
-// Sessions: one timeline of tokens each. Going back is possible where a copy of the convolution rows was kept; attention's
-// rows need no copy, since positions beyond the length are simply written again.
+// Sessions: one timeline of tokens each. Going back is possible where a copy of the convolution rows was kept;
+// attention's rows need no copy, since positions beyond the length are simply written again.
 #include "base/base.h"
 #include "engine_int.h"
 

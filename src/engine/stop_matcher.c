@@ -1,5 +1,5 @@
-// Stop strings over streamed text. Text is held back while its end may still become a stop string, so that no part of one
-// is ever shown; with several stop strings the one that begins first wins, and among those the longest.
+// Stop strings over streamed text. Text is held back while its end may still become a stop string, so that no part of
+// one is ever shown; with several stop strings the one that begins first wins, and among those the longest.
 #include "base/base.h"
 #include "engine_int.h"
 

@@ -139,7 +139,8 @@ struct answer_event {
     struct str name;      // call
     struct str arguments; // call: a JSON object, keys in the order given
 };
-// Strings are borrowed during the call. False: nothing more is told (answer_put and answer_finish still return TERN_OK).
+// Strings are borrowed during the call. False: nothing more is told (answer_put and answer_finish still return
+// TERN_OK).
 typedef bool (*answer_sink)(void *arg, const struct answer_event *ev);
 
 struct answer;
