@@ -2,9 +2,7 @@
 //
 // Two spellings meet here. Normal tokens are decoded from the byte alphabet; added and control tokens are verbatim. The
 // map from bytes to ids holds the normal ones first; an added token enters it only where its bytes are free and its
-// spelling is the same in both ways, because merges may name it ("python" in LFM2's vocabulary). A merge that makes a
-// control token is left out: it could only turn ordinary text into control, since a marker that may act as one is cut
-// out of the text before.
+// spelling is the same in both ways, because merges may name it ("python" in LFM2's vocabulary).
 #include "base/base.h"
 #include "text/tokenizer_int.h"
 
@@ -220,53 +218,6 @@ done:
     return status;
 }
 
-static enum tern_status merge_fail(struct tern_err *err, const struct tokenizer_parts *parts, int i, const char *why) {
-    const struct part_merge *m = &parts->merges[i];
-    return err_set(err, TERN_BAD_FORMAT, "merge %d of %d (\"%.*s\" and \"%.*s\"): %s", i + 1, parts->n_merges,
-                   TOKEN_SHOWN(m->left), TOKEN_SHOWN(m->right), why);
-}
-
-static enum tern_status merge_add(struct tokenizer *t, const struct tokenizer_parts *parts, int i, struct buf *bytes,
-                                  struct tern_err *err) {
-    const struct part_merge *m = &parts->merges[i];
-    if (m->left.len > TOKENIZER_TOKEN_BYTES_MAX || m->right.len > TOKENIZER_TOKEN_BYTES_MAX) {
-        return merge_fail(err, parts, i, "the tokens are too long");
-    }
-    size_t bad;
-    buf_clear(bytes);
-    if (!alphabet_decode(bytes, m->left, &bad))
-        return merge_fail(err, parts, i, "the left token is not in the alphabet");
-    size_t n_left = bytes->len;
-    if (!alphabet_decode(bytes, m->right, &bad)) {
-        return merge_fail(err, parts, i, "the right token is not in the alphabet");
-    }
-    if (bytes->failed) return err_set(err, TERN_NO_MEMORY, "out of memory for a merge of the tokenizer");
-    int32_t left = tokenizer_map_find(t, bytes->data, n_left);
-    if (n_left == 0 || left < 0) return merge_fail(err, parts, i, "the left token is not in the vocabulary");
-    int32_t right = tokenizer_map_find(t, bytes->data + n_left, bytes->len - n_left);
-    if (bytes->len == n_left || right < 0) return merge_fail(err, parts, i, "the right token is not in the vocabulary");
-    int32_t result = tokenizer_map_find(t, bytes->data, bytes->len);
-    if (result < 0) return merge_fail(err, parts, i, "the two together are not in the vocabulary");
-    if (t->tokens[left].kind == TOKEN_CONTROL || t->tokens[right].kind == TOKEN_CONTROL ||
-        t->tokens[result].kind == TOKEN_CONTROL) {
-        return TERN_OK;
-    }
-    uint32_t rank_old;
-    if (bpe_add(&t->bpe, left, right, result, (uint32_t)i, &rank_old)) return TERN_OK;
-    return err_set(err, TERN_BAD_FORMAT, "merge %d of %d (\"%.*s\" and \"%.*s\") repeats merge %u", i + 1,
-                   parts->n_merges, TOKEN_SHOWN(m->left), TOKEN_SHOWN(m->right), rank_old + 1);
-}
-
-static enum tern_status merges_build(struct tokenizer *t, const struct tokenizer_parts *parts, struct tern_err *err) {
-    TRY(bpe_init(&t->bpe, parts->n_merges, err));
-    struct buf bytes;
-    buf_init(&bytes, 2 * TOKENIZER_TOKEN_BYTES_MAX);
-    enum tern_status status = TERN_OK;
-    for (int i = 0; i < parts->n_merges && status == TERN_OK; i++) status = merge_add(t, parts, i, &bytes, err);
-    buf_release(&bytes);
-    return status;
-}
-
 // Is the token what its own bytes are merged into? -1: out of memory.
 static int is_own_encoding(const struct tokenizer *t, struct bpe_work *w, int32_t id) {
     const struct token *token = &t->tokens[id];
@@ -296,7 +247,7 @@ static enum tern_status wholes_find(struct tokenizer *t, bool ignore_merges, str
     return is_whole >= 0 ? TERN_OK : err_set(err, TERN_NO_MEMORY, "out of memory for merging tokens");
 }
 
-enum tern_status tokenizer_build(struct tokenizer *t, const struct tokenizer_parts *parts, int n_vocab_rows,
+enum tern_status tokenizer_build(struct tokenizer *t, struct tokenizer_parts *parts, int n_vocab_rows,
                                  struct tern_err *err) {
     unicode_map_init(&t->unicode);
     t->pretok = parts->pretok;
@@ -305,7 +256,7 @@ enum tern_status tokenizer_build(struct tokenizer *t, const struct tokenizer_par
     t->eos = parts->eos;
     TRY(ids_check(t, parts, n_vocab_rows, err));
     TRY(tokens_build(t, parts, err));
-    TRY(merges_build(t, parts, err));
+    TRY(tokenizer_merges_build(t, parts, n_vocab_rows, err));
     TRY(wholes_find(t, parts->ignore_merges, err));
     TRY(marker_sets_build(t, parts, err));
     if (t->adds_bos && t->bos < 0) {

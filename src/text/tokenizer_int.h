@@ -94,12 +94,16 @@ bool merge_split(struct str text, struct part_merge *out);
 enum tern_status tokenizer_parts_from_json(struct tokenizer_parts *parts, struct str json, struct tern_err *err);
 
 // tokenizer_build.c
-enum tern_status tokenizer_build(struct tokenizer *t, const struct tokenizer_parts *parts, int n_vocab_rows,
+enum tern_status tokenizer_build(struct tokenizer *t, struct tokenizer_parts *parts, int n_vocab_rows,
                                  struct tern_err *err);
 int32_t tokenizer_map_find(const struct tokenizer *t, const char *data, size_t len); // -1: no such token
 // Room for printing a token's text in a message: at most this many bytes of it.
 #define TOKEN_SHOWN_MAX 48
 #define TOKEN_SHOWN(s) ((int)MIN((s).len, (size_t)TOKEN_SHOWN_MAX)), (s).data ? (s).data : ""
+
+// tokenizer_merges.c
+enum tern_status tokenizer_merges_build(struct tokenizer *t, struct tokenizer_parts *parts, int n_vocab_rows,
+                                        struct tern_err *err);
 
 // tokenizer_alphabet.c: GPT-2's spelling of bytes as printable characters
 // Appends the bytes that text spells. False at a character that is not of the alphabet; *bad_pos is its offset.

@@ -84,6 +84,28 @@ static void test_merges_refused(void **state) {
     check_refused(&f.src, TERN_LIMIT, "merges", NULL);
 }
 
+// Fewer tokens than rows: the last ones may be left out, and then the merges that lead to them.
+static void test_merges_of_cut_tokens(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    fixture_token(&f, "ab", 1);
+    fixture_merge(&f, "a b");
+    fixture_merge(&f, "t h");
+    fixture_merge(&f, "th e");
+    f.src.n_vocab_rows = 259;
+    struct tokenizer *t = fixture_create(&f);
+    assert_non_null(strstr(tokenizer_note(t), "2 merges"));
+    assert_non_null(strstr(tokenizer_note(t), "257 of 259"));
+    check_ids(t, "abthe", &plain, "256 116 104 101");
+    tokenizer_free(t);
+    f.src.n_vocab_rows = 258; // one row is too few for two tokens
+    check_refused(&f.src, TERN_BAD_FORMAT, "merge 3 of 3", "together", NULL);
+    f.src.n_vocab_rows = 300;
+    fixture_merge(&f, "q zz"); // nothing leads to zz
+    check_refused(&f.src, TERN_BAD_FORMAT, "merge 4 of 4", "right", NULL);
+}
+
 static void check_token_refused(const char *text, int32_t type, enum tern_status status, const char *word) {
     struct fixture f;
     fixture_init(&f);
@@ -259,11 +281,17 @@ static void test_out_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sound),          cmocka_unit_test(test_bos),
-        cmocka_unit_test(test_merges_refused), cmocka_unit_test(test_tokens_refused),
-        cmocka_unit_test(test_ids_refused),    cmocka_unit_test(test_notes),
-        cmocka_unit_test(test_ignore_merges),  cmocka_unit_test(test_control_is_not_merged),
-        cmocka_unit_test(test_missing_byte),   cmocka_unit_test(test_too_long),
+        cmocka_unit_test(test_sound),
+        cmocka_unit_test(test_bos),
+        cmocka_unit_test(test_merges_refused),
+        cmocka_unit_test(test_merges_of_cut_tokens),
+        cmocka_unit_test(test_tokens_refused),
+        cmocka_unit_test(test_ids_refused),
+        cmocka_unit_test(test_notes),
+        cmocka_unit_test(test_ignore_merges),
+        cmocka_unit_test(test_control_is_not_merged),
+        cmocka_unit_test(test_missing_byte),
+        cmocka_unit_test(test_too_long),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
