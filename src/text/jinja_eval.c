@@ -81,10 +81,7 @@ static bool subscript(struct jinterp *it, struct jval obj, struct jval key, stru
 struct jval jget_attr(struct jinterp *it, struct jval obj, struct str name) {
     struct jval v = jval_undef;
     if (it->status != TERN_OK) return v;
-    if (obj.type == J_UNDEF) {
-        if (str_starts(name, STR("__"))) return jval_undef;
-        return jfail_undef(it, obj);
-    }
+    if (obj.type == J_UNDEF) return jfail_undef(it, obj);
     if (jtype_attr(it, obj, name, &v)) return v;
     if (obj.type == J_DICT) {
         struct jval *item = jstep(it, obj.u.d->len / 16) ? jdict_findz(obj.u.d, name) : NULL;

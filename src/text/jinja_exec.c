@@ -100,8 +100,8 @@ static enum jflow exec_for(struct jinterp *it, const struct jnode *n) {
     struct jlist *items = loop_items(it, n);
     struct jloop *loop = items ? jalloc(it, 1, sizeof(*loop)) : NULL;
     if (!loop) return FLOW_NEXT;
-    if (items->len == 0) return n->e ? jexec(it, n->e) : FLOW_NEXT;
     *loop = (struct jloop){.list = items};
+    bool finished = false; // some pass ran to its end: in Jinja `else` asks for that
     struct jscope *outer = it->scope, *inner = jscope_push(it, outer);
     for (size_t i = 0; inner && i < items->len && jstep(it, 1); i++) {
         if (inner->captured && !(inner = jscope_push(it, outer))) break;
@@ -113,8 +113,10 @@ static enum jflow exec_for(struct jinterp *it, const struct jnode *n) {
             jscope_set(it, inner, it->j->sym_loop, (struct jval){.type = J_LOOP, .u.loop = loop}))
             flow = jexec(it, n->d);
         it->scope = outer;
+        finished |= flow == FLOW_NEXT;
         if (flow == FLOW_BREAK) break;
     }
+    if (n->e && !finished && it->status == TERN_OK) return jexec(it, n->e);
     return FLOW_NEXT;
 }
 

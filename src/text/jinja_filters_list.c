@@ -38,7 +38,6 @@ static struct jval f_last(struct jinterp *it, struct jval self, args_t c) {
     if (!jargs_bind(it, c, "last", NULL, 0, 0, NULL)) return jval_undef;
     if (self.type == J_LIST && self.u.l->kind == JL_ITER)
         return jfail(it, TERN_BAD_FORMAT, "last does not work on an iterator: put |list before it");
-    if (self.type == J_UNDEF) return jfail_undef(it, self);
     const struct jlist *l = jiterate(it, self);
     return l && l->len > 0 ? l->items[l->len - 1] : jval_undef;
 }
@@ -287,16 +286,18 @@ static struct jval f_batch(struct jinterp *it, struct jval self, args_t c) {
     int64_t n;
     if (!jargs_bind(it, c, "batch", params, 2, 1, a) || !jarg_int(it, a[0], "batch", 0, &n)) return jval_undef;
     const struct jlist *l = jiterate(it, self);
-    struct jlist *out = jlist_new(it, JL_LIST, 0), *row = NULL;
-    for (size_t i = 0; l && out && i < l->len && jstep(it, 1); i++) {
-        if (!row || (int64_t)row->len == n) {
-            if (!(row = jlist_new(it, JL_LIST, 0))) break;
+    struct jlist *out = jlist_new(it, JL_LIST, 0), *row = jlist_new(it, JL_LIST, 0);
+    for (size_t i = 0; l && out && row && i < l->len && jstep(it, 1); i++) {
+        if ((int64_t)row->len == n) {
             jlist_push(it, out, jlist_val(row));
+            row = jlist_new(it, JL_LIST, 0);
         }
         jlist_push(it, row, l->items[i]);
     }
+    if (!row || row->len == 0) return as_iter(out);
     bool fill = a[1].type != J_MISSING && a[1].type != J_NONE;
-    while (row && fill && (int64_t)row->len < n && jstep(it, 1)) jlist_push(it, row, a[1]);
+    while (fill && (int64_t)row->len < n && jstep(it, 1)) jlist_push(it, row, a[1]);
+    jlist_push(it, out, jlist_val(row));
     return as_iter(out);
 }
 

@@ -252,7 +252,7 @@ static struct jval field_value(struct jinterp *it, struct braces *f, struct str 
     int64_t index;
     struct jval v = jval_missing;
     if (first.len == 0) {
-        if (f->next < 0) return fail_field(it);
+        if (f->next < 0 || name.len > 0) return fail_field(it);
         index = f->next++;
         if (index < f->c->n_pos) v = f->c->pos[index];
     } else if (str_to_i64(first, &index)) {

@@ -287,6 +287,9 @@ static struct jnode *parse_function(struct jparser *p, struct jnode *n, const ch
     n->d = parse_block_to(p, end);
     p->n_loops = n_loops;
     p->macro = outer;
+    for (int i = 0; i < n->n_params && n->takes_caller; i++)
+        if (str_eqz(n->params[i].name, "caller") && !n->params[i].init)
+            jparse_fail(p, n->pos, "the parameter 'caller' needs a default");
     if (outer) {
         outer->takes_varargs |= n->takes_varargs;
         outer->takes_kwargs |= n->takes_kwargs;
@@ -353,7 +356,14 @@ static struct jnode *parse_loop_control(struct jparser *p, struct jnode *n) {
 }
 
 static struct jnode *parse_print(struct jparser *p, struct jnode *n) {
-    n->a = jparse_tuple(p, true, false, NULL);
+    struct jnode_list l = {0};
+    do {
+        if (!jparse_push(p, &l, jparse_expression(p, true))) return NULL;
+    } while (jparse_skip_op(p, O_COMMA));
+    n->a = p->lex.status == TERN_OK ? jparse_node(p, K_CONCAT, n->pos) : NULL;
+    if (!n->a) return NULL;
+    n->a->list = l.items;
+    n->a->n_list = l.n;
     return n;
 }
 
