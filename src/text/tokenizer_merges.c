@@ -1,9 +1,9 @@
 // The merge rules of a tokenizer, resolved to ids.
 //
 // A merge must join two tokens to a third. Two kinds are left out. One that makes a control token could only turn
-// ordinary text into control, since a marker that may act as one is cut out of the text before. And a file may leave out
-// its last tokens (fewer tokens than rows of the embedding) but not the merges that lead to them; these are counted and
-// noted, at most one distinct token per spare row.
+// ordinary text into control, since a marker that may act as one is cut out of the text before. And a file may leave
+// out its last tokens (fewer tokens than rows of the embedding) but not the merges that lead to them; these are counted
+// and noted, at most one distinct token per spare row.
 #include "base/base.h"
 #include "text/tokenizer_int.h"
 
