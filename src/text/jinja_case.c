@@ -109,19 +109,21 @@ static bool is_cased(uint32_t r) {
     return jrune_is(r, PROP_LOWER) || jrune_is(r, PROP_UPPER) || jrune_is(r, PROP_TITLE);
 }
 
-// A capital sigma at i that ends a word: a cased letter before, none after.
-static bool is_final_sigma(const struct jstr *s, size_t i, size_t n) {
+// A capital sigma at i that ends a word: a cased letter before (not before `from`), none after.
+static bool is_final_sigma(const struct jstr *s, size_t from, size_t i, size_t n) {
     size_t p = i, len;
-    if (p == 0) return false;
+    if (p <= from) return false;
     do p--;
     while (p > 0 && ((uint8_t)s->data[p] & 0xC0) == 0x80);
     if (!is_cased(rune_at(s, p, &len))) return false;
     return i + n >= s->len || !is_cased(rune_at(s, i + n, &len));
 }
 
-static bool put_lower(struct jinterp *it, struct jbuf *b, const struct jstr *s, size_t i, size_t n, uint32_t r) {
+static bool put_lower(struct jinterp *it, struct jbuf *b, const struct jstr *s, size_t from, size_t i, size_t n) {
     bool tainted = s->taint && s->taint[i];
-    if (r == 0x3A3 && is_final_sigma(s, i, n)) return jbuf_put_rune(it, b, 0x3C2, tainted);
+    size_t len;
+    uint32_t r = rune_at(s, i, &len);
+    if (r == 0x3A3 && is_final_sigma(s, from, i, n)) return jbuf_put_rune(it, b, 0x3C2, tainted);
     return put_mapped(it, b, r, CASE_LOWER, tainted);
 }
 
@@ -131,7 +133,7 @@ struct jval jstr_case(struct jinterp *it, const struct jstr *s, enum jcase c) {
     for (size_t i = 0, n; i < s->len && it->status == TERN_OK; i += n) {
         uint32_t r = rune_at(s, i, &n);
         if (c == CASE_LOWER)
-            put_lower(it, &b, s, i, n, r);
+            put_lower(it, &b, s, 0, i, n);
         else
             put_mapped(it, &b, r, c, s->taint && s->taint[i]);
     }
@@ -146,7 +148,7 @@ struct jval jstr_capitalize(struct jinterp *it, const struct jstr *s) {
         if (i == 0)
             put_mapped(it, &b, r, CASE_TITLE, s->taint && s->taint[0]);
         else
-            put_lower(it, &b, s, i, n, r);
+            put_lower(it, &b, s, 0, i, n);
     }
     return jbuf_val(it, &b);
 }
@@ -158,7 +160,7 @@ struct jval jstr_title(struct jinterp *it, const struct jstr *s) {
     for (size_t i = 0, n; i < s->len && it->status == TERN_OK; i += n) {
         uint32_t r = rune_at(s, i, &n);
         if (after_cased)
-            put_lower(it, &b, s, i, n, r);
+            put_lower(it, &b, s, 0, i, n);
         else
             put_mapped(it, &b, r, CASE_TITLE, s->taint && s->taint[i]);
         after_cased = is_cased(r);
@@ -170,6 +172,7 @@ struct jval jstr_title(struct jinterp *it, const struct jstr *s) {
 struct jval jstr_title_filter(struct jinterp *it, const struct jstr *s) {
     struct jbuf b = {0};
     bool first = true;
+    size_t rest = 0; // where the rest of the word starts: no sigma looks back beyond it
     jstep(it, s->len / 32);
     for (size_t i = 0, n; i < s->len && it->status == TERN_OK; i += n) {
         uint32_t r = rune_at(s, i, &n);
@@ -177,7 +180,8 @@ struct jval jstr_title_filter(struct jinterp *it, const struct jstr *s) {
         if (first || border)
             put_mapped(it, &b, r, CASE_UPPER, s->taint && s->taint[i]);
         else
-            put_lower(it, &b, s, i, n, r);
+            put_lower(it, &b, s, rest, i, n);
+        if (first || border) rest = i + n;
         first = border;
     }
     return jbuf_val(it, &b);
@@ -189,7 +193,7 @@ struct jval jstr_swapcase(struct jinterp *it, const struct jstr *s) {
     for (size_t i = 0, n; i < s->len && it->status == TERN_OK; i += n) {
         uint32_t r = rune_at(s, i, &n);
         if (jrune_is(r, PROP_UPPER))
-            put_lower(it, &b, s, i, n, r);
+            put_lower(it, &b, s, 0, i, n);
         else if (jrune_is(r, PROP_LOWER))
             put_mapped(it, &b, r, CASE_UPPER, s->taint && s->taint[i]);
         else

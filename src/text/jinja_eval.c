@@ -136,7 +136,7 @@ struct jval jslice(struct jinterp *it, struct jval obj, struct jval start, struc
     if (it->status != TERN_OK) return jval_undef;
     if (obj.type == J_UNDEF) return jfail_undef(it, obj);
     bool is_list = obj.type == J_LIST && (obj.u.l->kind <= JL_RANGE || obj.u.l->kind == JL_GROUP);
-    if (obj.type != J_STR && !is_list) return jval_undef;
+    if (obj.type != J_STR && !is_list) return jfail(it, TERN_BAD_FORMAT, "a '%s' has no slices", jtype_name(obj));
     int64_t n = obj.type == J_STR ? (int64_t)jstr_runes(it, obj.u.s) : (int64_t)obj.u.l->len;
     if (!slice_part(it, step, 1, &s)) return jval_undef;
     if (s == 0) return jfail(it, TERN_BAD_FORMAT, "a slice's step cannot be 0");

@@ -72,31 +72,35 @@ static struct jval f_reverse(struct jinterp *it, struct jval self, args_t c) {
 
 // ---- order
 
-static struct jval fold_case(struct jinterp *it, struct jval v, bool case_sensitive) {
-    return v.type == J_STR && !case_sensitive ? jstr_case(it, v.u.s, CASE_LOWER) : v;
+static struct jval sort_key(struct jinterp *it, struct jval item, struct jval path, struct jval dflt,
+                            bool case_sensitive) {
+    if (path.type != J_MISSING && path.type != J_NONE) item = jget_path(it, item, path, dflt);
+    return item.type == J_STR && !case_sensitive ? jstr_case(it, item.u.s, CASE_LOWER) : item;
 }
 
-// The keys of items: an attribute path (or several, comma separated), without case unless asked.
-static struct jlist *sort_keys(struct jinterp *it, const struct jlist *l, struct jval attribute, struct jval dflt,
-                               bool case_sensitive, bool multi) {
-    struct jlist *keys = jlist_new(it, JL_LIST, l->len), *paths = NULL;
-    if (multi && attribute.type == J_STR) {
+static struct jlist *sort_keys(struct jinterp *it, const struct jlist *l, struct jval path, struct jval dflt,
+                               bool case_sensitive) {
+    struct jlist *keys = jlist_new(it, JL_LIST, l->len);
+    for (size_t i = 0; keys && i < l->len && jstep(it, 1); i++)
+        jlist_push(it, keys, sort_key(it, l->items[i], path, dflt, case_sensitive));
+    return it->status == TERN_OK ? keys : NULL;
+}
+
+// The keys of `sort`: lists of one value for each comma-separated path. As lists, equal values without an order pass.
+static struct jlist *multi_keys(struct jinterp *it, const struct jlist *l, struct jval paths, bool case_sensitive) {
+    struct jlist *keys = jlist_new(it, JL_LIST, l->len), one = {.items = &paths, .len = 1};
+    const struct jlist *parts = &one;
+    if (paths.type == J_STR) {
         struct jval comma = jstr_lit(it, ",");
-        struct jval v = comma.type == J_STR ? jstr_split(it, attribute.u.s, comma.u.s, -1, false) : jval_undef;
-        if (v.type == J_LIST && v.u.l->len > 1) paths = v.u.l;
+        struct jval v = comma.type == J_STR ? jstr_split(it, paths.u.s, comma.u.s, -1, false) : jval_undef;
+        if (v.type != J_LIST) return NULL;
+        parts = v.u.l;
     }
     for (size_t i = 0; keys && i < l->len && jstep(it, 1); i++) {
-        struct jval key = l->items[i];
-        if (paths) {
-            struct jlist *parts = jlist_new(it, JL_LIST, paths->len);
-            for (size_t k = 0; parts && k < paths->len && it->status == TERN_OK; k++)
-                jlist_push(it, parts, fold_case(it, jget_path(it, l->items[i], paths->items[k], dflt), case_sensitive));
-            key = jlist_val(parts);
-        } else {
-            if (attribute.type != J_MISSING && attribute.type != J_NONE) key = jget_path(it, key, attribute, dflt);
-            key = fold_case(it, key, case_sensitive);
-        }
-        jlist_push(it, keys, key);
+        struct jlist *key = jlist_new(it, JL_LIST, parts->len);
+        for (size_t k = 0; key && k < parts->len && it->status == TERN_OK; k++)
+            jlist_push(it, key, sort_key(it, l->items[i], parts->items[k], jval_missing, case_sensitive));
+        jlist_push(it, keys, jlist_val(key));
     }
     return it->status == TERN_OK ? keys : NULL;
 }
@@ -139,7 +143,7 @@ static struct jval f_sort(struct jinterp *it, struct jval self, args_t c) {
     if (!jargs_bind(it, c, "sort", params, 3, 0, a)) return jval_undef;
     const struct jlist *l = jiterate(it, self);
     if (!l) return jval_undef;
-    return jlist_val(sort_items(it, l, sort_keys(it, l, a[2], jval_missing, jtruth(a[1]), true), jtruth(a[0])));
+    return jlist_val(sort_items(it, l, multi_keys(it, l, a[2], jtruth(a[1])), jtruth(a[0])));
 }
 
 static struct jval f_dictsort(struct jinterp *it, struct jval self, args_t c) {
@@ -156,7 +160,7 @@ static struct jval f_dictsort(struct jinterp *it, struct jval self, args_t c) {
     struct jcall none = {0};
     struct jval items = jmethod_find(self, STR("items"), &mutates)->fn(it, self, &none);
     if (items.type != J_LIST) return jval_undef;
-    struct jlist *keys = sort_keys(it, items.u.l, jint(by_value), jval_missing, jtruth(a[0]), false);
+    struct jlist *keys = sort_keys(it, items.u.l, jint(by_value), jval_missing, jtruth(a[0]));
     return jlist_val(sort_items(it, items.u.l, keys, jtruth(a[2])));
 }
 
@@ -165,7 +169,7 @@ static struct jval f_unique(struct jinterp *it, struct jval self, args_t c) {
     struct jval a[2];
     if (!jargs_bind(it, c, "unique", params, 2, 0, a)) return jval_undef;
     const struct jlist *l = jiterate(it, self);
-    const struct jlist *keys = l ? sort_keys(it, l, a[1], jval_missing, jtruth(a[0]), false) : NULL;
+    const struct jlist *keys = l ? sort_keys(it, l, a[1], jval_missing, jtruth(a[0])) : NULL;
     struct jdict *seen = jdict_new(it, 0);
     struct jlist *out = jlist_new(it, JL_LIST, 0);
     for (size_t i = 0; keys && out && seen && i < l->len && jstep(it, 1); i++) {
@@ -183,7 +187,7 @@ static struct jval extreme(struct jinterp *it, struct jval self, args_t c, const
     struct jval a[2];
     if (!jargs_bind(it, c, what, params, 2, 0, a)) return jval_undef;
     const struct jlist *l = jiterate(it, self);
-    const struct jlist *keys = l ? sort_keys(it, l, a[1], jval_missing, jtruth(a[0]), false) : NULL;
+    const struct jlist *keys = l ? sort_keys(it, l, a[1], jval_missing, jtruth(a[0])) : NULL;
     if (!keys || l->len == 0) return jval_undef;
     size_t best = 0;
     for (size_t i = 1; i < l->len && it->status == TERN_OK; i++)
@@ -326,7 +330,7 @@ static struct jval f_groupby(struct jinterp *it, struct jval self, args_t c) {
     struct jval a[3];
     if (!jargs_bind(it, c, "groupby", params, 3, 1, a)) return jval_undef;
     const struct jlist *l = jiterate(it, self);
-    const struct jlist *keys = l ? sort_keys(it, l, a[0], a[1], jtruth(a[2]), false) : NULL;
+    const struct jlist *keys = l ? sort_keys(it, l, a[0], a[1], jtruth(a[2])) : NULL;
     size_t *order = keys ? sort_indices(it, keys, false) : NULL;
     struct jlist *out = order ? jlist_new(it, JL_LIST, 0) : NULL, *members = NULL;
     for (size_t i = 0; out && i < l->len && jstep(it, 1); i++) {

@@ -146,7 +146,7 @@ static struct jval f_truncate(struct jinterp *it, struct jval self, args_t c) {
     static const char *const params[] = {"length", "killwords", "end", "leeway"};
     struct jval a[4];
     int64_t length, leeway = 5;
-    const struct jstr *s = text_of(it, self);
+    const struct jstr *s = jarg_str(it, self, "truncate");
     if (!s || !jargs_bind(it, c, "truncate", params, 4, 0, a) || !jarg_int(it, a[0], "truncate", 255, &length) ||
         (a[3].type != J_NONE && !jarg_int(it, a[3], "truncate", 5, &leeway)))
         return jval_undef;
@@ -307,7 +307,8 @@ static struct jval f_attr(struct jinterp *it, struct jval self, args_t c) {
     struct jval a[1], v;
     if (!jargs_bind(it, c, "attr", params, 1, 1, a)) return jval_undef;
     const struct jstr *name = jarg_str(it, a[0], "attr");
-    return name && self.type != J_UNDEF && jtype_attr(it, self, jstr_str(name), &v) ? v : jval_undef;
+    if (self.type == J_UNDEF) return jfail_undef(it, self);
+    return name && jtype_attr(it, self, jstr_str(name), &v) ? v : jval_undef;
 }
 
 static const struct jbuiltin filters[] = {

@@ -26,6 +26,25 @@ static size_t put_digits(char out[66], uint64_t v, unsigned base, bool upper) {
     return n;
 }
 
+// A float with a precision but no type: %g that keeps a digit after the point, for which it counts one digit more.
+static bool general_text(struct buf *out, double x, int prec) {
+    size_t begin = out->len;
+    if (!buf_putf(out, "%.*g", prec, x)) return false;
+    struct str made = {out->data + begin, out->len - begin};
+    if (memchr(made.data, '.', made.len) || memchr(made.data, 'e', made.len)) return true;
+    if (made.len < (size_t)prec) return buf_puts(out, ".0");
+    struct buf e;
+    buf_init(&e, 256);
+    out->len = begin;
+    bool ok = buf_putf(&e, "%.*e", prec - 1, x);
+    size_t mark = str_find(buf_str(&e), STR("e"), 0), digits = mark;
+    while (ok && prec > 1 && digits > 1 && e.data[digits - 1] == '0') digits--;
+    if (ok && e.data[digits - 1] == '.') digits--;
+    ok = ok && buf_put(out, e.data, digits) && buf_put(out, e.data + mark, e.len - mark);
+    buf_release(&e);
+    return ok;
+}
+
 // The number without sign into out; false: the type does not fit the value.
 static bool number_text(struct jinterp *it, const struct field *f, struct jval v, struct buf *out) {
     int64_t i;
@@ -62,10 +81,7 @@ static bool number_text(struct jinterp *it, const struct field *f, struct jval v
     (void)it;
     char text[40];
     if (f->prec < 0) return buf_put(out, text, jfloat_print(text, x));
-    size_t begin = out->len;
-    if (!buf_putf(out, "%.*g", MAX(prec, 1), x)) return false;
-    struct str made = {out->data + begin, out->len - begin};
-    return memchr(made.data, '.', made.len) || memchr(made.data, 'e', made.len) || buf_puts(out, ".0");
+    return general_text(out, x, MAX(prec, 1));
 }
 
 // Thousands separators into the integer digits at the start of s.
@@ -228,7 +244,9 @@ struct jval jformat_percent(struct jinterp *it, const struct jstr *fmt, struct j
         if (hit && !percent_field(it, &p, fmt, &i, &b)) return jval_undef;
     }
     size_t n = p.tuple ? p.tuple->len : 1;
-    if (p.next < n && !p.mapped && (p.tuple || args.type != J_DICT))
+    // What could have been subscripted may go unused, as in Python.
+    bool may_rest = args.type == J_DICT || args.type == J_UNDEF || (args.type == J_LIST && args.u.l->kind <= JL_RANGE);
+    if (p.next < n && !p.mapped && (p.tuple || !may_rest))
         return jfail(it, TERN_BAD_FORMAT, "not all values were used by the format string");
     return jbuf_val(it, &b);
 }

@@ -205,7 +205,8 @@ int jcompare(struct jinterp *it, struct jval a, struct jval b) {
     if (jnum(a, &x) && jnum(b, &y)) return num_compare(a, b);
     if (a.type == J_STR && b.type == J_STR) {
         jstep(it, MIN(a.u.s->len, b.u.s->len) / 256);
-        return str_cmp(jstr_str(a.u.s), jstr_str(b.u.s)); // UTF-8 orders as code points do
+        int order = str_cmp(jstr_str(a.u.s), jstr_str(b.u.s)); // UTF-8 orders as code points do
+        return order < 0 ? -1 : order > 0;
     }
     if (a.type != J_LIST || b.type != J_LIST) return fail_order(it, a, b);
     const struct jlist *l = a.u.l, *m = b.u.l;

@@ -4,6 +4,7 @@ template snippets and of the chat templates in test/data/template/chat over a se
 
 Needs jinja2 (3.1). Run from the project's root; the C test compares byte for byte.
 """
+import copy
 import datetime
 import json
 import pathlib
@@ -56,7 +57,7 @@ def environment():
 def render(env, source, variables):
     """{"o": text}, {"r": text of raise_exception} or {"e": kind}."""
     try:
-        return {"o": env.from_string(source).render(**variables)}
+        return {"o": env.from_string(source).render(**copy.deepcopy(variables))}
     except Refused as e:
         return {"r": str(e)}
     except jinja2.TemplateSyntaxError:
