@@ -4,8 +4,7 @@
 #include "text/jinja_int.h"
 #include <math.h>
 
-#define FORMAT_WIDTH_MAX 4096   // columns of one field
-#define FORMAT_PRECISION_MAX 64 // digits after the point
+#define FORMAT_WIDTH_MAX 4096 // columns of one field
 
 struct field {
     uint32_t fill;
@@ -27,72 +26,64 @@ static size_t put_digits(char out[66], uint64_t v, unsigned base, bool upper) {
 }
 
 // A float with a precision but no type: %g that keeps a digit after the point, for which it counts one digit more.
-static bool general_text(struct buf *out, double x, int prec) {
-    size_t begin = out->len;
-    if (!buf_putf(out, "%.*g", prec, x)) return false;
-    struct str made = {out->data + begin, out->len - begin};
-    if (memchr(made.data, '.', made.len) || memchr(made.data, 'e', made.len)) return true;
-    if (made.len < (size_t)prec) return buf_puts(out, ".0");
-    struct buf e;
-    buf_init(&e, 256);
-    out->len = begin;
-    bool ok = buf_putf(&e, "%.*e", prec - 1, x);
-    size_t mark = str_find(buf_str(&e), STR("e"), 0), digits = mark;
-    while (ok && prec > 1 && digits > 1 && e.data[digits - 1] == '0') digits--;
-    if (ok && e.data[digits - 1] == '.') digits--;
-    ok = ok && buf_put(out, e.data, digits) && buf_put(out, e.data + mark, e.len - mark);
-    buf_release(&e);
-    return ok;
+static size_t general_text(char out[JFLOAT_TEXT_MAX], double x, int prec) {
+    size_t n = jfloat_format(out, 'g', prec, false, x);
+    if (memchr(out, '.', n) || memchr(out, 'e', n)) return n;
+    if (n < (size_t)prec) {
+        memcpy(out + n, ".0", 2);
+        return n + 2;
+    }
+    n = jfloat_format(out, 'e', prec - 1, false, x);
+    size_t mark = str_find((struct str){out, n}, STR("e"), 0), digits = mark;
+    while (prec > 1 && digits > 1 && out[digits - 1] == '0') digits--;
+    if (out[digits - 1] == '.') digits--;
+    memmove(out + digits, out + mark, n - mark);
+    return digits + n - mark;
 }
 
-// The number without sign into out; false: the type does not fit the value.
-static bool number_text(struct jinterp *it, const struct field *f, struct jval v, struct buf *out) {
-    int64_t i;
+static size_t int_text(char out[JFLOAT_TEXT_MAX], const struct field *f, char type, int64_t i) {
     char digits[66];
+    size_t len = 0, n;
+    uint64_t u = i < 0 ? 0 - (uint64_t)i : (uint64_t)i;
+    n = put_digits(digits, u, type == 'd' ? 10 : type == 'o' ? 8 : type == 'b' ? 2 : 16, type == 'X');
+    if (f->alt && type != 'd') {
+        out[len++] = '0';
+        out[len++] = type;
+    }
+    for (size_t k = n; (int64_t)k < f->prec; k++) out[len++] = '0';
+    memcpy(out + len, digits, n);
+    return len + n;
+}
+
+// The number without sign; 0: the type does not fit the value.
+static size_t number_text(char out[JFLOAT_TEXT_MAX], const struct field *f, struct jval v) {
+    int64_t i;
     bool is_int = jint_of(v, &i);
     double x = is_int ? fabs((double)i) : fabs(v.u.f);
     char t = f->type ? f->type : is_int ? 'd' : 'r';
     if (t == 'i' || t == 'u') t = 'd';
-    if (strchr("dxXob", t)) {
-        if (!is_int) return false;
-        uint64_t u = i < 0 ? 0 - (uint64_t)i : (uint64_t)i;
-        unsigned base = t == 'd' ? 10 : t == 'o' ? 8 : t == 'b' ? 2 : 16;
-        if (f->alt && t != 'd') {
-            buf_putc(out, '0');
-            buf_putc(out, t);
-        }
-        size_t n = put_digits(digits, u, base, t == 'X');
-        for (size_t k = n; (int64_t)k < f->prec; k++) buf_putc(out, '0');
-        return buf_put(out, digits, n);
-    }
+    if (t == 'F') t = 'f';
+    if (strchr("dxXob", t)) return is_int ? int_text(out, f, t, i) : 0;
+    if (!strchr("feEgG%r", t)) return 0;
+    if (x != x || isinf(x)) return memcpy(out, x != x ? "nan" : "inf", 3), 3;
+    if (t == 'r') return f->prec < 0 ? jfloat_print(out, x) : general_text(out, x, (int)MAX(f->prec, 1));
     int prec = f->prec < 0 ? 6 : (int)f->prec;
-    if (x != x || isinf(x)) return buf_puts(out, x != x ? "nan" : "inf");
-    switch (t) {
-    case 'f':
-    case 'F': return buf_putf(out, "%.*f", prec, x);
-    case '%': return buf_putf(out, "%.*f%%", prec, x * 100);
-    case 'e': return buf_putf(out, "%.*e", prec, x);
-    case 'E': return buf_putf(out, "%.*E", prec, x);
-    case 'g': return buf_putf(out, f->alt ? "%#.*g" : "%.*g", prec, x);
-    case 'G': return buf_putf(out, f->alt ? "%#.*G" : "%.*G", prec, x);
-    case 'r': break;
-    default: return false;
-    }
-    (void)it;
-    char text[40];
-    if (f->prec < 0) return buf_put(out, text, jfloat_print(text, x));
-    return general_text(out, x, MAX(prec, 1));
+    if (t != '%') return jfloat_format(out, t, prec, f->alt, x);
+    size_t n = jfloat_format(out, 'f', prec, f->alt, x * 100);
+    out[n] = '%';
+    return n + 1;
 }
 
 // Thousands separators into the integer digits at the start of s.
-static void put_grouped(struct buf *out, struct str s) {
-    size_t n = 0;
+static size_t group_digits(char *out, struct str s) {
+    size_t n = 0, len = 0;
     while (n < s.len && s.data[n] >= '0' && s.data[n] <= '9') n++;
     for (size_t i = 0; i < n; i++) {
-        if (i > 0 && (n - i) % 3 == 0) buf_putc(out, ',');
-        buf_putc(out, s.data[i]);
+        if (i > 0 && (n - i) % 3 == 0) out[len++] = ',';
+        out[len++] = s.data[i];
     }
-    buf_put(out, s.data + n, s.len - n);
+    memcpy(out + len, s.data + n, s.len - n);
+    return len + s.len - n;
 }
 
 static void put_fill(struct jinterp *it, struct jbuf *b, uint32_t fill, int64_t n) {
@@ -100,29 +91,26 @@ static void put_fill(struct jinterp *it, struct jbuf *b, uint32_t fill, int64_t 
 }
 
 static bool put_number(struct jinterp *it, struct jbuf *b, const struct field *f, struct jval v) {
-    struct buf text, grouped;
+    char text[JFLOAT_TEXT_MAX], grouped[JFLOAT_TEXT_MAX * 2];
     int64_t i;
     bool minus = jint_of(v, &i) ? i < 0 : signbit(v.u.f) != 0 && v.u.f == v.u.f;
-    buf_init(&text, 1024);
-    buf_init(&grouped, 2048);
-    bool ok = number_text(it, f, v, &text) && !text.failed;
-    if (ok && f->comma) put_grouped(&grouped, buf_str(&text));
-    struct str s = f->comma ? buf_str(&grouped) : buf_str(&text);
-    if (!ok) jfail(it, TERN_BAD_FORMAT, "the format '%c' does not fit a '%s'", f->type ? f->type : '?', jtype_name(v));
+    struct str s = {text, number_text(text, f, v)};
+    if (s.len == 0) {
+        char type[2] = {f->type > ' ' && f->type < 127 ? f->type : '?', 0};
+        jfail(it, TERN_BAD_FORMAT, "the format '%s' does not fit a '%s'", type, jtype_name(v));
+        return false;
+    }
+    if (f->comma) s = (struct str){grouped, group_digits(grouped, s)};
     char sign = minus ? '-' : f->sign;
     int64_t pad = f->width - (int64_t)s.len - (sign != 0);
     char align = f->align ? f->align : f->zero ? '=' : '>';
     uint32_t fill = f->zero && !f->align ? '0' : f->fill;
     int64_t left = align == '>' ? pad : align == '^' ? pad / 2 : 0;
-    if (ok) {
-        put_fill(it, b, fill, left);
-        if (sign) jbuf_put(it, b, &sign, NULL, 1);
-        if (align == '=') put_fill(it, b, fill, pad);
-        jbuf_put(it, b, s.data, NULL, s.len);
-        if (align == '<' || align == '^') put_fill(it, b, fill, pad - MAX(left, (int64_t)0));
-    }
-    buf_release(&text);
-    buf_release(&grouped);
+    put_fill(it, b, fill, left);
+    if (sign) jbuf_put(it, b, &sign, NULL, 1);
+    if (align == '=') put_fill(it, b, fill, pad);
+    jbuf_put(it, b, s.data, NULL, s.len);
+    if (align == '<' || align == '^') put_fill(it, b, fill, pad - MAX(left, (int64_t)0));
     return it->status == TERN_OK;
 }
 
@@ -199,7 +187,7 @@ static bool percent_field(struct jinterp *it, struct percent *p, const struct js
     if (i < s.len && s.data[i] == '.') {
         i++;
         f.prec = 0;
-        if (!parse_number(it, s, &i, FORMAT_PRECISION_MAX, &f.prec)) return false;
+        if (!parse_number(it, s, &i, JFLOAT_PRECISION_MAX, &f.prec)) return false;
     }
     while (i < s.len && (s.data[i] == 'l' || s.data[i] == 'h' || s.data[i] == 'L')) i++;
     if (i >= s.len) {
@@ -325,7 +313,7 @@ static bool parse_spec(struct jinterp *it, struct str s, struct field *f) {
     if (i < s.len && s.data[i] == ',') f->comma = s.data[i++] == ',';
     if (i < s.len && s.data[i] == '.') {
         size_t begin = ++i;
-        if (!parse_number(it, s, &i, FORMAT_PRECISION_MAX, &f->prec) || i == begin) return fail_field(it), false;
+        if (!parse_number(it, s, &i, JFLOAT_PRECISION_MAX, &f->prec) || i == begin) return fail_field(it), false;
     }
     if (i < s.len) f->type = s.data[i++];
     if (i == s.len && (!f->type || strchr("sdxXobfFeEgG%", f->type))) return true;

@@ -354,6 +354,10 @@ struct jval jfilter_tojson(struct jinterp *it, struct jval self, const struct jc
 
 // jinja_number.c
 size_t jfloat_print(char out[40], double f); // Python's repr
+#define JFLOAT_PRECISION_MAX 64
+#define JFLOAT_TEXT_MAX 512 // a float has at most 309 digits before the point
+// printf's %.*f, e, E, g or G (alt: with #), with a dot whatever the locale.
+size_t jfloat_format(char out[JFLOAT_TEXT_MAX], char type, int prec, bool alt, double x);
 struct jval jarith(struct jinterp *it, enum jop op, struct jval a, struct jval b);
 struct jval jneg(struct jinterp *it, struct jval v, bool minus);
 bool jparse_int(struct str s, int base, int64_t *out, bool *overflow);

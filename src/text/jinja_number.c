@@ -5,29 +5,43 @@
 #include "base/base.h"
 #include "text/jinja_int.h"
 #include <math.h>
+#include <stdio.h>
 
 #define INT_DIGITS_MAX 24
 
+size_t jfloat_format(char out[JFLOAT_TEXT_MAX], char type, int prec, bool alt, double x) {
+    static const char *const formats[][2] = {
+        {"%.*f", "%#.*f"}, {"%.*e", "%#.*e"}, {"%.*E", "%#.*E"}, {"%.*g", "%#.*g"}, {"%.*G", "%#.*G"}};
+    const char *at = strchr("feEgG", type);
+    TERN_ASSERT(at && *at && prec <= JFLOAT_PRECISION_MAX);
+    int n = snprintf(out, JFLOAT_TEXT_MAX, formats[at - "feEgG"][alt], prec, x);
+    TERN_ASSERT(n > 0 && n < JFLOAT_TEXT_MAX);
+    size_t len = 0;
+    bool foreign = false; // bytes of the locale's point, which is a dot here
+    for (int i = 0; i < n; i++) {
+        bool known = (out[i] >= '0' && out[i] <= '9') || strchr("+-eE", out[i]);
+        if (known || !foreign) out[len++] = known ? out[i] : '.';
+        foreign = !known;
+    }
+    return len;
+}
+
 // The shortest decimal digits (without trailing zeros) of a finite f >= 0, and the exponent of the first.
 static int shortest_digits(double f, char digits[20], int *exp10) {
-    struct buf b;
-    buf_init(&b, 64);
+    char text[JFLOAT_TEXT_MAX];
     int n = 0;
     for (int p = 0; p < 17; p++) {
         double back;
-        buf_clear(&b);
-        if (!buf_putf(&b, "%.*e", p, f)) break;
-        if (p < 16 && (!str_to_f64(buf_str(&b), &back) || back != f)) continue;
-        size_t e = str_find(buf_str(&b), STR("e"), 0);
-        int64_t x = 0;
-        bool minus = b.data[e + 1] == '-';
-        for (size_t i = e + 2; i < b.len; i++) x = x * 10 + (b.data[i] - '0');
-        *exp10 = (int)(minus ? -x : x);
+        struct str s = {text, jfloat_format(text, 'e', p, false, f)};
+        if (p < 16 && (!str_to_f64(s, &back) || back != f)) continue;
+        size_t e = str_find(s, STR("e"), 0);
+        int x = 0;
+        for (size_t i = e + 2; i < s.len; i++) x = x * 10 + (text[i] - '0');
+        *exp10 = text[e + 1] == '-' ? -x : x;
         for (size_t i = 0; i < e; i++)
-            if (b.data[i] != '.') digits[n++] = b.data[i];
+            if (text[i] != '.') digits[n++] = text[i];
         break;
     }
-    buf_release(&b);
     while (n > 1 && digits[n - 1] == '0') n--;
     return n;
 }
@@ -262,10 +276,8 @@ double jround_half_even(double x, int digits) {
         double p = pow(10.0, -digits), y = nearbyint(x / p);
         return isfinite(p) ? y * p : copysign(0.0, x);
     }
-    struct buf b;
-    buf_init(&b, 512);
-    double out = x;
-    if (buf_putf(&b, "%.*f", digits, x) && !str_to_f64(buf_str(&b), &out)) out = x;
-    buf_release(&b);
-    return out;
+    char text[JFLOAT_TEXT_MAX];
+    double out;
+    struct str s = {text, jfloat_format(text, 'f', digits, false, x)};
+    return str_to_f64(s, &out) ? out : x;
 }

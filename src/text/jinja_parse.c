@@ -8,7 +8,9 @@
 void *jparse_alloc(struct jparser *p, size_t n, size_t size) {
     void *out = arena_calloc(p->arena, n, size);
     if (out) return out;
-    if (p->arena->bytes_total + n * size > JINJA_MEMORY_BYTES_MAX / 2)
+    size_t bytes;
+    if (!size_mul(n, size, &bytes) ||
+        bytes > JINJA_MEMORY_BYTES_MAX - MIN(p->arena->bytes_total + 128, JINJA_MEMORY_BYTES_MAX))
         jlex_fail(&p->lex, TERN_LIMIT, p->cur.pos, "the template needs more than %u MiB when parsed",
                   JINJA_MEMORY_BYTES_MAX >> 20);
     else

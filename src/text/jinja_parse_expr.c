@@ -413,21 +413,21 @@ static struct jnode *parse_postfix(struct jparser *p, struct jnode *n) {
 
 // A filter's or test's name, which may be dotted.
 static bool parse_dotted(struct jparser *p, struct str *name) {
-    struct buf b;
-    buf_init(&b, 1024);
-    size_t pos = p->cur.pos;
+    char text[128];
+    size_t n = 0, pos = p->cur.pos;
     do {
-        if (p->cur.type != T_NAME) {
-            buf_release(&b);
-            return jparse_fail(p, p->cur.pos, "expected a name");
-        }
-        if (b.len > 0) buf_putc(&b, '.');
-        buf_put(&b, p->cur.text.data, p->cur.text.len);
+        if (p->cur.type != T_NAME) return jparse_fail(p, p->cur.pos, "expected a name");
+        if (n + p->cur.text.len + 1 > sizeof(text))
+            return jlex_fail(&p->lex, TERN_LIMIT, pos, "the name is longer than %zu bytes", sizeof(text) - 1);
+        if (n > 0) text[n++] = '.';
+        memcpy(text + n, p->cur.text.data, p->cur.text.len);
+        n += p->cur.text.len;
     } while (jparse_next(p) && jparse_skip_op(p, O_DOT));
-    char *copy = b.failed ? NULL : arena_dup(p->arena, b.data, b.len);
-    *name = (struct str){copy, b.len};
-    buf_release(&b);
-    return copy ? p->lex.status == TERN_OK : jlex_fail(&p->lex, TERN_LIMIT, pos, "the name is too long");
+    char *copy = jparse_alloc(p, n + 1, 1);
+    if (!copy) return false;
+    memcpy(copy, text, n);
+    *name = (struct str){copy, n};
+    return p->lex.status == TERN_OK;
 }
 
 static void note_unknown(struct jparser *p, const struct jnode *n) {
