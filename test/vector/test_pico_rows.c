@@ -1,6 +1,6 @@
 // pico over test/data/pico/heldout.txt through the public interface: the tokenizer on the prompts and the text,
 // perplexity of both classes against transformers' losses of the same rows, and how often the int8 class puts the fp32
-// class's token first. Two rows; all 21 with TERN_TEST_FULL=1.
+// class's token first. All 21 rows, or with TERN_TEST_SHORT=1 (sanitizers, emulators) the first two.
 #include "base/base.h"
 #include "../common/json_tree.h"
 #include "golden_file.h"
@@ -19,6 +19,7 @@
 #define FP32_PERPLEXITY_ERROR 0.0005
 #define INT8_PERPLEXITY_ERROR 0.01
 #define TOP_AGREEMENT_MIN 0.99
+#define TOP_AGREEMENT_MIN_QUICK 0.98 // fewer positions scatter more: 98.6 % where the whole text has 99.05 %
 
 static struct {
     int n_rows;
@@ -124,7 +125,7 @@ static void test_int8(void **state) {
     double same = agreement(top_int8, top_fp32, n_rows);
     print_message("int8 puts the fp32 class's token first in %.2f %% of %d positions\n", 100 * same,
                   n_rows * (ROW - 1));
-    assert_true(same >= TOP_AGREEMENT_MIN);
+    assert_true(same >= (n_rows == want.n_rows ? TOP_AGREEMENT_MIN : TOP_AGREEMENT_MIN_QUICK));
 }
 
 static void want_read(void) {
@@ -149,7 +150,7 @@ static void want_read(void) {
 static int setup(void **state) {
     (void)state;
     want_read();
-    n_rows = env_get("TERN_TEST_FULL") ? want.n_rows : ROWS_QUICK;
+    n_rows = env_get("TERN_TEST_SHORT") ? ROWS_QUICK : want.n_rows;
 
     struct buf text;
     struct tern_err err = {0};
