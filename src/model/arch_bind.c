@@ -35,6 +35,7 @@ static const char *shape_text(int n, const int64_t *ne, char out[NAME_BUF]) {
 
 static int64_t dim_size(const struct binder *b, enum dim dim, int layer) {
     const struct model_hyper *h = &b->m->hyper;
+    const struct model_drafter *d = b->p->drafter; // not NULL where a table has its sizes
     switch (dim) {
     case DIM_NONE: return 1;
     case DIM_EMBD: return h->n_embd;
@@ -45,6 +46,13 @@ static int64_t dim_size(const struct binder *b, enum dim dim, int layer) {
     case DIM_FF: return h->n_ff;
     case DIM_EMBD3: return 3 * (int64_t)h->n_embd;
     case DIM_TAPS: return h->conv_len;
+    case DIM_ONE: return 1;
+    case DIM_FEATURES: return (int64_t)d->n_features * d->n_embd_target;
+    case DIM_RANK: return d->markov_rank;
+    case DIM_RANK3: return 3 * (int64_t)d->markov_rank;
+    case DIM_GATE_IN: return (int64_t)h->n_embd + d->markov_rank;
+    case DIM_RNN_IN: return 2 * (int64_t)d->markov_rank + h->n_embd;
+    case DIM_CONF_IN: return (int64_t)h->n_embd + (d->conf_with_markov ? d->markov_rank : 0);
     }
     TERN_BUG("dimension %d", (int)dim);
 }
@@ -114,6 +122,32 @@ static enum tern_status output_bind(struct binder *b, struct tern_err *err) {
     return TERN_OK;
 }
 
+// A drafter's embedding and output are its own where its file has them, else the target's, whose width it then shares.
+static enum tern_status drafter_edges_bind(struct binder *b, struct tern_err *err) {
+    static const char *const names[2][2] = {{"token_embd.weight", "output.weight"},
+                                            {"embed_tokens.weight", "lm_head.weight"}};
+    struct model *m = b->m;
+    const struct model *target = b->p->drafter->target;
+    const struct tensor **fields[2] = {&m->embedding, &m->output};
+    const struct tensor *shared[2] = {target->embedding, target->output};
+    int64_t ne[2] = {m->hyper.n_embd, target->hyper.n_vocab};
+    m->hyper.n_vocab = target->hyper.n_vocab;
+    m->hyper.n_vocab_used = target->hyper.n_vocab_used;
+    for (int i = 0; i < 2; i++) {
+        const char *name = names[b->is_hf][i];
+        if (table_find(b->s, str_from(name))) {
+            TRY(tensor_take(b, name, 2, ne, false, fields[i], err));
+            continue;
+        }
+        if (m->hyper.n_embd != target->hyper.n_embd)
+            return err_set(err, TERN_MISMATCH,
+                           "the drafter has no %s and would share the target's, but is %d wide and the target (%s) %d",
+                           name, m->hyper.n_embd, target->name, target->hyper.n_embd);
+        *fields[i] = shared[i];
+    }
+    return TERN_OK;
+}
+
 static enum tern_status width_take(struct binder *b, struct tern_err *err) {
     struct model_hyper *h = &b->m->hyper;
     const char *name = b->arch->ff_name[b->is_hf];
@@ -139,6 +173,7 @@ static enum tern_status row_bind(struct binder *b, const struct arch_tensor *row
     const struct tensor *t;
     TRY(tensor_take(b, full, row->ne1 == DIM_NONE ? 1 : 2, ne, row->is_small, &t, err));
     char *base = row->where == WHERE_GLOBAL ? (char *)b->m : (char *)&b->m->layers[layer];
+    if (row->where >= WHERE_DRAFTER) base = (char *)b->p->drafter;
     memcpy(base + row->field, &t, sizeof(t));
     return TERN_OK;
 }
@@ -146,6 +181,21 @@ static enum tern_status row_bind(struct binder *b, const struct arch_tensor *row
 static bool row_applies(const struct arch_tensor *row, enum layer_kind kind) {
     return row->where == WHERE_LAYER || (row->where == WHERE_ATTENTION && kind == LAYER_ATTENTION) ||
            (row->where == WHERE_CONV && kind == LAYER_CONV);
+}
+
+static bool part_applies(const struct binder *b, const struct arch_tensor *row) {
+    const struct model_drafter *d = b->p->drafter;
+    switch (row->where) {
+    case WHERE_GLOBAL:
+    case WHERE_DRAFTER: return true;
+    case WHERE_MARKOV: return d->markov != MARKOV_NONE;
+    case WHERE_GATED: return d->markov == MARKOV_GATED;
+    case WHERE_RNN: return d->markov == MARKOV_RNN;
+    case WHERE_CONF: return b->p->has_conf;
+    case WHERE_CONF_BIAS:
+        return b->p->has_conf && table_find(b->s, str_from(row->name[b->is_hf ? NAME_HF : NAME_GGUF]));
+    default: return false;
+    }
 }
 
 // Left-over tensors that change nothing: tables that old exporters stored, and tensors without a value.
@@ -174,11 +224,15 @@ enum tern_status arch_bind(struct model *m, const struct model_arch_kind *arch, 
     m->hyper.rope = b.is_hf ? arch->rope_hf : arch->rope_gguf;
     TRY(source_alloc(b.s, &m->layers, (size_t)p->hyper.n_layers, sizeof(*m->layers), err));
     TRY(source_alloc(b.s, &b.s->bound, (size_t)b.s->n_tensors, sizeof(*b.s->bound), err));
-    TRY(embedding_bind(&b, err));
-    TRY(output_bind(&b, err));
+    if (p->drafter) {
+        TRY(drafter_edges_bind(&b, err));
+    } else {
+        TRY(embedding_bind(&b, err));
+        TRY(output_bind(&b, err));
+    }
     TRY(width_take(&b, err));
     for (int k = 0; k < arch->n_tensors; k++)
-        if (arch->tensors[k].where == WHERE_GLOBAL) TRY(row_bind(&b, &arch->tensors[k], 0, err));
+        if (part_applies(&b, &arch->tensors[k])) TRY(row_bind(&b, &arch->tensors[k], 0, err));
     for (int i = 0; i < p->hyper.n_layers; i++) {
         m->layers[i].kind = p->kinds[i];
         m->layers[i].n_head_kv = p->n_head_kv[i];

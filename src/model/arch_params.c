@@ -6,7 +6,7 @@
 const struct model_arch_kind *const arch_list[] = {&arch_lfm2, &arch_llama, NULL};
 
 static enum tern_status arch_refuse(struct str name, struct tern_err *err) {
-    if (str_eqz(name, "dflash") || str_eqz(name, "dflash-draft") || str_eqz(name, "Lfm2DSparkDraftModel"))
+    if (drafter_arch_is(name) || drafter_class_is(name))
         return err_set(
             err, TERN_UNSUPPORTED,
             "architecture %.*s: this is a DSpark drafter, not a model that can run alone; open the model it was "
@@ -35,7 +35,7 @@ enum tern_status arch_get_gguf(const struct model_arch_kind **out, struct str na
 
 enum tern_status arch_get_hf(const struct model_arch_kind **out, struct str type, struct str class_name,
                              struct tern_err *err) {
-    if (str_eqz(class_name, "Lfm2DSparkDraftModel")) return arch_refuse(class_name, err);
+    if (drafter_class_is(class_name)) return arch_refuse(class_name, err);
     for (int i = 0; arch_list[i]; i++) {
         if (str_eqz(type, arch_list[i]->hf_type)) {
             *out = arch_list[i];

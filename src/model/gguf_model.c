@@ -79,7 +79,7 @@ static enum tern_status shards_open(struct model_source *s, int64_t count, int64
     return status;
 }
 
-static enum tern_status general_check(const struct gguf *g, struct model *m, struct tern_err *err) {
+enum tern_status gguf_general_check(const struct gguf *g, const struct model *m, struct tern_err *err) {
     struct str type = {0};
     TRY(gguf_opt_str(g, "general.type", &type, err));
     if (type.len && !str_eqz(type, "model"))
@@ -126,21 +126,22 @@ enum tern_status gguf_bind(struct model *m, struct tern_err *err) {
     TRY(gguf_opt_str(&s->gguf, "general.architecture", &name, err));
     if (name.len == 0) return err_set(err, TERN_BAD_FORMAT, "key general.architecture is missing or empty");
     TRY(arch_get_gguf(&arch, name, err));
-    TRY(general_check(&s->gguf, m, err));
+    TRY(gguf_general_check(&s->gguf, m, err));
     TRY(arch->params_gguf(&p, s, err));
     TRY(arch_bind(m, arch, &p, err));
     return gguf_vocab_read(m, err);
 }
 
-// Keys that change the computation and that no architecture here has.
-static enum tern_status unsupported_keys(const struct gguf *g, struct tern_err *err) {
+// Keys that change the computation and that no architecture here has. A drafter's block is not causal.
+static enum tern_status unsupported_keys(const struct gguf *g, bool is_drafter, struct tern_err *err) {
     int64_t experts = 0, window = 0;
     int causal = 1;
     TRY(gguf_opt_int(g, "@expert_count", 0, UINT32_MAX, &experts, err));
     if (experts > 0)
         return err_set(err, TERN_UNSUPPORTED, "a mixture of %lld experts is not supported", (long long)experts);
     TRY(gguf_opt_bool(g, "@attention.causal", &causal, err));
-    if (!causal) return err_set(err, TERN_UNSUPPORTED, "an encoder (attention.causal is false) is not supported");
+    if (!causal && !is_drafter)
+        return err_set(err, TERN_UNSUPPORTED, "an encoder (attention.causal is false) is not supported");
     TRY(gguf_opt_int(g, "@attention.sliding_window", 0, UINT32_MAX, &window, err));
     if (window > 0)
         return err_set(err, TERN_UNSUPPORTED, "sliding-window attention (%lld) is not supported", (long long)window);
@@ -186,7 +187,7 @@ enum tern_status gguf_params_common(struct model_params *p, struct model_source 
     struct model_hyper *h = &p->hyper;
     int64_t n_layers, n_embd, n_ctx, n_vocab = 0;
     double eps, base = 0;
-    TRY(unsupported_keys(g, err));
+    TRY(unsupported_keys(g, p->drafter != NULL, err));
     TRY(gguf_need_int(g, "@block_count", 1, MODEL_LAYERS_MAX, &n_layers, err));
     TRY(gguf_need_int(g, "@embedding_length", 1, MODEL_EMBD_MAX, &n_embd, err));
     TRY(gguf_need_int(g, "@context_length", 1, MODEL_CTX_MAX, &n_ctx, err));

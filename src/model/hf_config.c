@@ -182,6 +182,44 @@ static enum tern_status quantization(const struct reading *r, void *base, const 
     return rest_skip(r, first);
 }
 
+// Checked for their range by the reader of drafters, who knows the target.
+static enum tern_status layer_ids(const struct reading *r, void *base, const struct json_item *first) {
+    struct hf_drafter *d = base;
+    struct json_item it;
+    if (first->event != JSON_ARRAY) return wrong_type(r, "target_layer_ids", "a list of integers", first->pos);
+    for (d->n_target_layer_ids = 0;; d->n_target_layer_ids++) {
+        TRY(json_step(r->j, &it, r->err));
+        if (it.event == JSON_ARRAY_END) return TERN_OK;
+        if (it.event != JSON_NUMBER || !it.is_int)
+            return wrong_type(r, "target_layer_ids", "a list of integers", it.pos);
+        if (d->n_target_layer_ids == MODEL_FEATURES_MAX)
+            return err_set_at(r->err, TERN_LIMIT, (int64_t)it.pos, "%s: target_layer_ids has more than %d items",
+                              r->where, MODEL_FEATURES_MAX);
+        d->target_layer_ids[d->n_target_layer_ids] = it.integer;
+    }
+}
+
+// Fields of a drafter at `at`, the offset of its struct hf_drafter.
+#define DRAFTER(at, field) ((at) + offsetof(struct hf_drafter, field))
+#define DRAFTER_FIELDS(at)                                                                      \
+    {"block_size", FIELD_INT, DRAFTER(at, block_size), NULL},                                   \
+        {"markov_rank", FIELD_INT, DRAFTER(at, markov_rank), NULL},                             \
+        {"mask_token_id", FIELD_INT, DRAFTER(at, mask_token_id), NULL},                         \
+        {"num_target_layers", FIELD_INT, DRAFTER(at, num_target_layers), NULL},                 \
+        {"target_hidden_size", FIELD_INT, DRAFTER(at, target_hidden_size), NULL},               \
+        {"enable_confidence_head", FIELD_FLAG, DRAFTER(at, enable_confidence_head), NULL},      \
+        {"confidence_head_with_markov", FIELD_FLAG, DRAFTER(at, confidence_with_markov), NULL}, \
+        {"sample_from_anchor", FIELD_FLAG, DRAFTER(at, sample_from_anchor), NULL},              \
+        {"markov_head_type", FIELD_STR, DRAFTER(at, markov_head_type), NULL}, {                 \
+        "target_layer_ids", FIELD_OTHER, (at), layer_ids                                        \
+    }
+static const struct field drafter_fields[] = {DRAFTER_FIELDS(0)};
+
+static enum tern_status drafter_object(const struct reading *r, void *base, const struct json_item *first) {
+    if (first->event != JSON_OBJECT) return wrong_type(r, "dflash_config", "an object", first->pos);
+    return object_read(r, drafter_fields, ARRAY_LEN(drafter_fields), base);
+}
+
 #define CONFIG(field) offsetof(struct hf_config, field)
 static const struct field config_fields[] = {
     {"hidden_size", FIELD_INT, CONFIG(hidden_size), NULL},
@@ -219,6 +257,11 @@ static const struct field config_fields[] = {
     {"full_attn_idxs", FIELD_OTHER, 0, attn_idxs},
     {"quantization_config", FIELD_OTHER, CONFIG(has_quantization), quantization},
     {"quantization", FIELD_OTHER, CONFIG(has_quantization), quantization},
+    {"rope_is_neox_style", FIELD_FLAG, CONFIG(rope_is_neox_style), NULL},
+    {"use_sliding_window", FIELD_FLAG, CONFIG(use_sliding_window), NULL},
+    {"dflash_config", FIELD_OTHER, CONFIG(drafter_nested), drafter_object},
+    {"dspark_config", FIELD_OTHER, CONFIG(drafter_nested), drafter_object},
+    DRAFTER_FIELDS(CONFIG(drafter)),
 };
 static const struct field generation_fields[] = {
     {"bos_token_id", FIELD_IDS, CONFIG(bos), NULL},
@@ -252,6 +295,15 @@ enum tern_status hf_config_parse(struct hf_config *c, struct model_source *s, st
                               .high_freq_factor = NAN,
                               .original_ctx = NAN,
                               .partial = NAN};
+    struct hf_drafter no_drafter = {.block_size = HF_ABSENT,
+                                    .markov_rank = HF_ABSENT,
+                                    .mask_token_id = HF_ABSENT,
+                                    .num_target_layers = HF_ABSENT,
+                                    .target_hidden_size = HF_ABSENT,
+                                    .enable_confidence_head = -1,
+                                    .confidence_with_markov = -1,
+                                    .sample_from_anchor = -1,
+                                    .n_target_layer_ids = -1};
     *c = (struct hf_config){
         .hidden_size = HF_ABSENT,
         .n_layers = HF_ABSENT,
@@ -280,6 +332,10 @@ enum tern_status hf_config_parse(struct hf_config *c, struct model_source *s, st
         .rope_scaling = no_rope,
         .n_layer_types = -1,
         .n_attn_idxs = -1,
+        .rope_is_neox_style = -1,
+        .use_sliding_window = -1,
+        .drafter = no_drafter,
+        .drafter_nested = no_drafter,
     };
     return file_read(s, "config.json", json, config_fields, ARRAY_LEN(config_fields), c, err);
 }

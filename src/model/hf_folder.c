@@ -45,6 +45,13 @@ static enum tern_status extra_find(struct model_source *s, const char *folder, c
     return source_extra_open(s, path, out, err);
 }
 
+enum tern_status hf_extra_find(struct model_source *s, const char *path, bool is_folder, const char *name,
+                               const struct model_file **out, struct tern_err *err) {
+    const char *folder;
+    TRY(folder_of(s, path, is_folder, &folder, err));
+    return extra_find(s, folder, name, out, err);
+}
+
 struct listing {
     char gguf[256]; // a GGUF file of the folder, for the message
 };

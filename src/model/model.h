@@ -27,6 +27,9 @@
 #define MODEL_HEAD_DIM_MAX 1024
 #define MODEL_CONV_LEN_MAX 64
 #define MODEL_CTX_MAX (1 << 26)
+#define MODEL_FEATURES_MAX 16   // target layers that a drafter reads
+#define MODEL_DRAFT_ROWS_MAX 64 // rows of a drafter's block
+#define MODEL_MARKOV_RANK_MAX 4096
 
 struct tensor {
     struct str name;
@@ -100,6 +103,43 @@ struct model_vocab {
     int add_eos;
 };
 
+// A drafter for speculative decoding (DSpark, DFlash): a few attention layers that see the target's residuals.
+//
+// Context: of each committed position the target's residual right after feature_layers, side by side (n_features *
+// n_embd_target values), goes through fc and hidden_norm; every layer makes K and V of it, at that position. A draft:
+// n_rows rows [anchor, mask, mask, …] at the positions from the anchor's on see the whole context and one another; row
+// first_row + i of the output norm's rows h and logits U proposes the token after i proposals.
+//
+// The Markov head adds what the token before (prev: the anchor, then the last proposal) says: logits = U + w2 · e, with
+//   vanilla  e = w1[prev]
+//   gated    e = sigmoid(gate · [h; w1[prev]] + gate_bias) * w1[prev]
+//   rnn      [g; c; o] = joint · [s; w1[prev]; h] + joint_bias, s = sigmoid(g) * s + (1 - sigmoid(g)) * tanh(c) (zero
+//            at the anchor), e = tanh(o)
+// The confidence head estimates that a proposal is accepted when all before it were:
+//   sigmoid(conf · [h; w1[prev]] + conf_bias)   (without w1[prev] unless conf_with_markov)
+enum markov_kind { MARKOV_NONE, MARKOV_VANILLA, MARKOV_GATED, MARKOV_RNN };
+struct model_drafter {
+    const struct model *target;       // borrowed; embedding and output are its tensors where the file has none
+    const struct tensor *fc;          // [n_embd, n_features * n_embd_target]
+    const struct tensor *hidden_norm; // [n_embd]
+    int n_features, n_embd_target;
+    int feature_layers[MODEL_FEATURES_MAX]; // of the target, in fc's order
+    bool layers_were_inputs;                // the file counts layer inputs (llama.cpp), one more than these outputs
+    int n_rows;                             // of a block; the file's block size
+    int first_row;                          // 0: DSpark, the anchor's row proposes too; 1: DFlash
+    int n_proposals;                        // n_rows - first_row
+    int32_t mask_id;
+    enum markov_kind markov;
+    int markov_rank;                            // 0 without
+    const struct tensor *markov_w1, *markov_w2; // [n_vocab, rank] each
+    const struct tensor *markov_gate;           // gated: [rank, n_embd + rank]
+    const struct tensor *markov_joint;          // rnn: [3 * rank, 2 * rank + n_embd]
+    const struct tensor *markov_bias;           // of gate ([rank]) or joint ([3 * rank])
+    bool conf_with_markov;                      // the confidence head sees w1[prev] too
+    const struct tensor *conf;                  // [1, n_embd (+ rank)], or NULL: no confidence head
+    const struct tensor *conf_bias;             // [1], or NULL: 0
+};
+
 struct model_arch_kind;
 struct model {
     const struct model_arch_kind *arch;
@@ -111,7 +151,8 @@ struct model {
     const struct tensor *output;      // [n_vocab, n_embd]; == embedding when tied
     const struct tensor *output_norm; // [n_embd]
     struct model_vocab vocab;
-    const struct tensor *tensors; // the whole table, in file order
+    const struct model_drafter *drafter; // NULL: a model that runs alone
+    const struct tensor *tensors;        // the whole table, in file order
     int n_tensors;
     uint64_t n_params;       // elements of all tensors
     uint64_t n_bytes_file;   // of all shards
@@ -130,8 +171,15 @@ enum tern_status model_open_table(struct model **out, const char *path, struct t
 // A single file in memory, borrowed until model_close: GGUF as model_open does, safetensors as model_open_table does.
 enum tern_status model_open_memory(struct model **out, const char *name, const void *data, size_t size,
                                    struct tern_err *err);
-void model_close(struct model *m);                                               // NULL is fine
-const struct tensor *model_tensor_find(const struct model *m, const char *name); // NULL when absent
+// A drafter of `target`, which outlives it: GGUF of architecture dflash (llama.cpp) or dflash-draft (ik_llama.cpp), or a
+// folder as Liquid AI and DeepSeek publish them. Refuses a drafter that was made for another model: other vocabulary,
+// widths, layers. What the file lacks of embedding and output is the target's.
+enum tern_status model_open_drafter(struct model **out, const char *path, const struct model *target,
+                                    struct tern_err *err);
+enum tern_status model_open_drafter_memory(struct model **out, const char *name, const void *data, size_t size,
+                                           const struct model *target, struct tern_err *err); // GGUF
+void model_close(struct model *m);                                                            // NULL is fine
+const struct tensor *model_tensor_find(const struct model *m, const char *name);              // NULL when absent
 // The raw metadata for `tern show`: calls fn per key with a printable, escaped and shortened value.
 void model_meta_each(const struct model *m, void (*fn)(void *arg, const char *key, const char *type, const char *value),
                      void *arg);

@@ -46,6 +46,8 @@ void model_digest_make(struct model *m) {
     for (int i = 0; i < s->n_files; i++) put_sampled(&h, s->files[i].data, s->files[i].size, s->files[i].header_len);
     if (s->config) put_sampled(&h, s->config->data, s->config->size, s->config->size);
     if (s->tokenizer) put_sampled(&h, s->tokenizer->data, s->tokenizer->size, 0);
+    // A drafter that borrows its embedding or output is another model with another target.
+    if (m->drafter) sha256_update(&h, m->drafter->target->digest, sizeof(m->drafter->target->digest));
     sha256_final(&h, digest);
     sha256_hex(digest, m->digest);
 }

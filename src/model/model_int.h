@@ -9,6 +9,8 @@
 //   hf_folder.c      files and the other JSON files; hf_index.c shards
 //   arch_params.c    range checks, RoPE divisors, the list of architectures; arch_bind.c from params and table to bound
 //                    layers; arch_lfm2.c, arch_llama.c: one table each
+//   drafter_open.c   drafters: what kind the file is, the checks against the target; arch_drafter.c their tensors and
+//                    GGUF keys; drafter_config.c their config.json
 //   model_digest.c, model_meta.c, model_shape.c (models without a file; shape_fill.c their bytes)
 //
 // Order for every source: map, parse into the table (each count checked against what is left of the file before memory
@@ -166,13 +168,15 @@ const struct tensor *table_find(const struct model_source *s, struct str name);
 
 // What a file says, each value checked for its range, before the tensors are looked at.
 struct model_params {
-    struct model_hyper hyper; // n_vocab: rows said, 0 = not said; n_ff: width said, 0 = not said
-    enum layer_kind *kinds;   // [n_layers]
-    int *n_head_kv;           // [n_layers]
-    int tied;                 // 1, 0, or -1: not said
-    const char *ff_key;       // where n_ff was said
-    const char *vocab_key;    // where n_vocab was said
-    bool vocab_may_be_less;   // rows may exceed the number said
+    struct model_drafter *drafter; // of a drafter, filled but for its tensors; else NULL
+    bool has_conf;                 // a drafter with a confidence head
+    struct model_hyper hyper;      // n_vocab: rows said, 0 = not said; n_ff: width said, 0 = not said
+    enum layer_kind *kinds;        // [n_layers]
+    int *n_head_kv;                // [n_layers]
+    int tied;                      // 1, 0, or -1: not said
+    const char *ff_key;            // where n_ff was said
+    const char *vocab_key;         // where n_vocab was said
+    bool vocab_may_be_less;        // rows may exceed the number said
 };
 
 // Sizes that tensors are made of.
@@ -186,13 +190,32 @@ enum dim {
     DIM_FF,
     DIM_EMBD3, // 3 * n_embd
     DIM_TAPS,
+    DIM_ONE,
+    DIM_FEATURES, // drafters: n_features * n_embd of the target
+    DIM_RANK,     // of the Markov head
+    DIM_RANK3,    // 3 * rank
+    DIM_GATE_IN,  // n_embd + rank
+    DIM_RNN_IN,   // 2 * rank + n_embd
+    DIM_CONF_IN,  // n_embd, with the Markov head's embedding + rank
 };
-enum arch_where { WHERE_GLOBAL, WHERE_LAYER, WHERE_ATTENTION, WHERE_CONV };
+// WHERE_MARKOV and below are parts of struct model_drafter, each bound when the drafter has it.
+enum arch_where {
+    WHERE_GLOBAL,
+    WHERE_LAYER,
+    WHERE_ATTENTION,
+    WHERE_CONV,
+    WHERE_DRAFTER,
+    WHERE_MARKOV,
+    WHERE_GATED,
+    WHERE_RNN,
+    WHERE_CONF,
+    WHERE_CONF_BIAS, // when the file has it
+};
 enum arch_name { NAME_GGUF, NAME_HF, NAME_GGUF_ALT, NAME_COUNT };
 struct arch_tensor {
     const char *name[NAME_COUNT]; // with %d for the layer
     enum arch_where where;
-    size_t field;      // offset in struct model (global) or struct model_layer
+    size_t field;      // offset in struct model (global), struct model_layer or struct model_drafter
     enum dim ne0, ne1; // ne1 DIM_NONE: a vector
     bool is_small;     // norm or taps: F32, F16 or BF16 only
 };
@@ -256,6 +279,8 @@ enum tern_status gguf_opt_array(const struct gguf *g, const char *key, enum gguf
 enum tern_status gguf_vocab_read(struct model *m, struct tern_err *err);
 enum tern_status gguf_open(struct model *m, struct tern_err *err); // files[0] is mapped
 enum tern_status gguf_bind(struct model *m, struct tern_err *err); // after gguf_open
+// Keys of every GGUF file that a model of any kind must agree with.
+enum tern_status gguf_general_check(const struct gguf *g, const struct model *m, struct tern_err *err);
 // Keys that every architecture has; the layer map comes from head_count_kv (0: convolution).
 enum tern_status gguf_params_common(struct model_params *p, struct model_source *s, struct tern_err *err);
 // rope.scaling.* keys; after params_check.
@@ -268,6 +293,14 @@ struct hf_ids { // a list of token ids
     int32_t ids[HF_EOS_MAX];
     int n;
 };
+// A drafter's fields; they stand in config.json itself or in its object dflash_config (or dspark_config).
+struct hf_drafter {
+    int64_t block_size, markov_rank, mask_token_id, num_target_layers, target_hidden_size;
+    int enable_confidence_head, confidence_with_markov, sample_from_anchor; // flags
+    struct str markov_head_type;
+    int64_t target_layer_ids[MODEL_FEATURES_MAX];
+    int n_target_layer_ids; // -1: absent
+};
 struct hf_rope {
     double theta; // NaN: absent, as all doubles here
     double factor, low_freq_factor, high_freq_factor, original_ctx, partial;
@@ -279,6 +312,7 @@ struct hf_config {
     int64_t block_ff_dim, block_multiple_of, conv_len;
     double rms_norm_eps, norm_eps, rope_theta, theta, ff_multiplier, partial_rotary;
     int tie_word_embeddings, tie_embedding, ff_adjust, conv_bias, attention_bias, mlp_bias;
+    int rope_is_neox_style, use_sliding_window;
     int has_quantization;
     struct str model_type, class_name, hidden_act;
     struct hf_ids bos, eos, pad; // the first id counts for bos and pad
@@ -287,6 +321,7 @@ struct hf_config {
     int n_layer_types;            // -1: absent
     int32_t *attn_idxs;           // [n_attn_idxs]
     int n_attn_idxs;              // -1: absent
+    struct hf_drafter drafter, drafter_nested;
 };
 enum tern_status hf_config_parse(struct hf_config *c, struct model_source *s, struct str json, struct tern_err *err);
 // bos, eos and pad of generation_config.json.
@@ -306,6 +341,32 @@ enum tern_status hf_open(struct model *m, const char *path, bool is_folder, stru
 enum tern_status hf_bind(struct model *m, const char *path, bool is_folder, struct tern_err *err);
 enum tern_status hf_shards_open(struct model_source *s, const char *folder, const struct model_file *index_file,
                                 struct tern_err *err);
+
+// An optional file of the folder that path names or lies in; *out stays NULL when it is not there.
+enum tern_status hf_extra_find(struct model_source *s, const char *path, bool is_folder, const char *name,
+                               const struct model_file **out, struct tern_err *err);
+
+// ------------------------------------------------------------------------------------------------ drafters
+
+extern const struct model_arch_kind arch_drafter; // of both GGUF forms and of folders
+bool drafter_arch_is(struct str gguf_name);
+bool drafter_class_is(struct str class_name); // of config.json's architectures
+// The model is open (gguf_open or hf_open); target is not NULL.
+enum tern_status drafter_bind(struct model *m, const struct model *target, const char *path, bool is_folder,
+                              struct tern_err *err);
+// Parameters as the file has them; d->target is set, the checks against it follow in drafter_check.
+enum tern_status drafter_params_gguf(struct model_params *p, struct model_source *s, struct tern_err *err);
+enum tern_status drafter_params_hf(struct model_params *p, struct model_source *s, const struct hf_config *c,
+                                   struct tern_err *err);
+// Takes the list of target layers; shift is subtracted from each. Refuses what is no layer of the target.
+enum tern_status drafter_features_set(struct model_drafter *d, const char *key, const int64_t *list, int n, int shift,
+                                      struct tern_err *err);
+// from_anchor: 1, 0, or -1: not said. After markov is known.
+enum tern_status drafter_rows_set(struct model_drafter *d, const char *key, int64_t block_size, int from_anchor,
+                                  struct tern_err *err);
+// A number that must be the target's, where the file says it (not HF_ABSENT).
+enum tern_status drafter_agree(const struct model_drafter *d, const char *key, int64_t v, int64_t of_target,
+                               const char *what, struct tern_err *err);
 
 // ------------------------------------------------------------------------------------------------ the rest
 

@@ -66,14 +66,16 @@ static enum tern_status open_end(struct model **out, struct model *m, enum tern_
     return err_prefix(err, "%s", path);
 }
 
-static enum tern_status gguf_file_open(struct model *m, const char *path, bool bind, struct tern_err *err) {
+// What to make of a file's tensor table.
+enum open_how { OPEN_TABLE, OPEN_MODEL, OPEN_DRAFTER };
+
+static enum tern_status gguf_file_open(struct model *m, const char *path, struct tern_err *err) {
     struct model_source *s = m->source;
     TRY(source_files_reserve(s, 1, err));
     TRY(file_map(&s->files[0], s, path, err));
     s->n_files = 1;
     m->name = path_last(s->files[0].path);
-    TRY(gguf_open(m, err));
-    return bind ? gguf_bind(m, err) : TERN_OK;
+    return gguf_open(m, err);
 }
 
 // Which reader a regular file needs, by its first bytes.
@@ -92,7 +94,8 @@ static enum tern_status kind_find(const char *path, enum file_kind *out, struct 
     return status;
 }
 
-static enum tern_status path_open(struct model **out, const char *path, bool bind, struct tern_err *err) {
+static enum tern_status path_open(struct model **out, const char *path, enum open_how how, const struct model *target,
+                                  struct tern_err *err) {
     struct os_stat st;
     struct model *m;
     enum file_kind kind = FILE_SAFETENSORS;
@@ -105,38 +108,43 @@ static enum tern_status path_open(struct model **out, const char *path, bool bin
         }
     }
     TRY(model_create(&m, kind == FILE_GGUF ? SOURCE_GGUF : SOURCE_SAFETENSORS, err));
-    enum tern_status status;
-    if (kind == FILE_GGUF) {
-        status = gguf_file_open(m, path, bind, err);
-    } else {
-        status = hf_open(m, path, st.is_dir, err);
-        if (status == TERN_OK && bind) status = hf_bind(m, path, st.is_dir, err);
-    }
+    bool is_gguf = kind == FILE_GGUF;
+    enum tern_status status = is_gguf ? gguf_file_open(m, path, err) : hf_open(m, path, st.is_dir, err);
+    if (status == TERN_OK && how == OPEN_MODEL) status = is_gguf ? gguf_bind(m, err) : hf_bind(m, path, st.is_dir, err);
+    if (status == TERN_OK && how == OPEN_DRAFTER) status = drafter_bind(m, target, path, st.is_dir, err);
     return open_end(out, m, status, path, err);
 }
 
 enum tern_status model_open(struct model **out, const char *path, struct tern_err *err) {
     struct tern_err local;
-    return path_open(out, path, true, err ? err : &local);
+    return path_open(out, path, OPEN_MODEL, NULL, err ? err : &local);
 }
 
 enum tern_status model_open_table(struct model **out, const char *path, struct tern_err *err) {
     struct tern_err local;
-    return path_open(out, path, false, err ? err : &local);
+    return path_open(out, path, OPEN_TABLE, NULL, err ? err : &local);
 }
 
-static enum tern_status memory_parse(struct model *m, struct model_file file, struct tern_err *err) {
+enum tern_status model_open_drafter(struct model **out, const char *path, const struct model *target,
+                                    struct tern_err *err) {
+    struct tern_err local;
+    return path_open(out, path, OPEN_DRAFTER, target, err ? err : &local);
+}
+
+static enum tern_status memory_parse(struct model *m, struct model_file file, const struct model *target,
+                                     struct tern_err *err) {
     struct model_source *s = m->source;
     TRY(source_files_reserve(s, 1, err));
     s->files[0] = file;
     s->n_files = 1;
     if (s->kind == SOURCE_SAFETENSORS) return safetensors_parse(s, 0, err);
     TRY(gguf_open(m, err));
-    return gguf_bind(m, err);
+    return target ? drafter_bind(m, target, NULL, false, err) : gguf_bind(m, err);
 }
 
-enum tern_status model_open_memory(struct model **out, const char *name, const void *data, size_t size,
-                                   struct tern_err *err) {
+// target: of a drafter, else NULL.
+static enum tern_status memory_open(struct model **out, const char *name, const void *data, size_t size,
+                                    const struct model *target, struct tern_err *err) {
     struct tern_err local;
     struct model *m;
     struct str copy = {0};
@@ -146,9 +154,23 @@ enum tern_status model_open_memory(struct model **out, const char *name, const v
     enum tern_status status = source_strdup(m->source, &copy, str_from(name), err);
     if (status == TERN_OK) {
         m->name = copy.data;
-        status = memory_parse(m, (struct model_file){.path = copy.data, .data = data, .size = size}, err);
+        status = memory_parse(m, (struct model_file){.path = copy.data, .data = data, .size = size}, target, err);
     }
     return open_end(out, m, status, name, err);
+}
+
+enum tern_status model_open_memory(struct model **out, const char *name, const void *data, size_t size,
+                                   struct tern_err *err) {
+    return memory_open(out, name, data, size, NULL, err);
+}
+
+enum tern_status model_open_drafter_memory(struct model **out, const char *name, const void *data, size_t size,
+                                           const struct model *target, struct tern_err *err) {
+    struct tern_err local;
+    if (file_kind_get(data, size) == FILE_SAFETENSORS)
+        return err_set(err ? err : &local, TERN_UNSUPPORTED,
+                       "%s: a safetensors file alone does not say what drafter it is", name);
+    return memory_open(out, name, data, size, target, err);
 }
 
 const struct tensor *model_tensor_find(const struct model *m, const char *name) {
@@ -166,6 +188,7 @@ void model_tensor_drop(const struct model *m, const struct tensor *t) {
         return;
     }
     if (s->kind == SOURCE_SHAPE || t->n_bytes == 0) return;
+    if (m->drafter && (t == m->drafter->target->embedding || t == m->drafter->target->output)) return; // not ours
     const struct model_file *f = &s->files[t->shard];
     if (f->is_mapped) map_drop(&f->map, (size_t)(t->data - f->data), (size_t)t->n_bytes);
 }

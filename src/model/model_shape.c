@@ -128,8 +128,8 @@ static int64_t row_dim(const struct model_hyper *h, enum dim dim) {
     case DIM_FF: return h->n_ff;
     case DIM_EMBD3: return 3 * (int64_t)h->n_embd;
     case DIM_TAPS: return h->conv_len;
+    default: TERN_BUG("dimension %d", (int)dim); // a drafter's
     }
-    TERN_BUG("dimension %d", (int)dim);
 }
 
 static enum tern_status rows_make(struct maker *k, const struct model_arch_kind *arch, int layer, bool is_attn,
