@@ -158,7 +158,7 @@ static enum tern_status pack_matrix_make(struct unit_weights *w, struct cpu_weig
         left -= bytes;
         TRY(report(p, bytes, err));
     }
-    if (t != w->model->embedding) model_tensor_drop(w->model, t);
+    if (w->model->source && t != w->model->embedding) model_tensor_drop(w->model, t); // none: made by hand
     return TERN_OK;
 }
 
