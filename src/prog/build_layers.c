@@ -44,13 +44,17 @@ void build_rope(struct prog_builder *b) {
     build_op(b, PROG_OP_ROPE_TABLE, PROG_NONE)->out[0] = b->rope;
 }
 
-static int build_norm(struct prog_builder *b, int layer, const struct tensor *w) {
+static int build_norm_of(struct prog_builder *b, int layer, const struct tensor *w, int in) {
     int n = build_value(b, "n", b->m->hyper.n_embd);
     struct prog_op *op = build_op(b, PROG_OP_RMSNORM, layer);
-    op->in[0] = b->x;
+    op->in[0] = in;
     op->out[0] = n;
     op_weights(op, w, NULL, NULL, 1);
     return n;
+}
+
+static int build_norm(struct prog_builder *b, int layer, const struct tensor *w) {
+    return build_norm_of(b, layer, w, b->x);
 }
 
 static int build_linear(struct prog_builder *b, int layer, const struct tensor *w, int in, const char *name,
@@ -166,6 +170,31 @@ void build_layers(struct prog_builder *b, int begin, int end, bool cut_last) {
             build_conv_out(b, i, conv);
         }
         build_ffn(b, i);
+    }
+}
+
+// The context of a drafter gets no queries and no feed-forward part: per layer only k and v, of the same normed rows.
+void build_inject(struct prog_builder *b) {
+    const struct model_hyper *h = &b->m->hyper;
+    const struct model_drafter *d = b->m->drafter;
+    int features = build_port_in(b, PORT_ROWS_IN, "features", d->n_features * d->n_embd_target);
+    build_rope(b);
+    int fused = build_linear(b, PROG_NONE, d->fc, features, "fc", h->n_embd);
+    int n = build_norm_of(b, PROG_NONE, d->hidden_norm, fused);
+    for (int i = 0; i < h->n_layers; i++) {
+        const struct model_layer *l = &b->m->layers[i];
+        b->k = build_value(b, "k", l->n_head_kv * h->head_dim);
+        b->v = build_value(b, "v", l->n_head_kv * h->head_dim);
+        struct prog_op *op = build_op(b, PROG_OP_LINEAR, i);
+        op->in[0] = n;
+        op->out[0] = b->k;
+        op->out[1] = b->v;
+        op_weights(op, l->k, l->v, NULL, 2);
+        op = build_op(b, PROG_OP_K_NORM_ROPE, i);
+        op->in[0] = b->k;
+        op->in[1] = b->rope;
+        op_weights(op, l->k_norm, NULL, NULL, 1);
+        build_kv_write(b, i);
     }
 }
 

@@ -160,9 +160,15 @@ enum prog_kind {
                  // row index means a row of the window area: the new slot's rows are taps 1 … n_taps-1 of row_last,
                  // from the window area, conv_in's stored rows, or zero (ascending, so conv_out may be conv_in)
     PROG_ENCODER, // tokens -> final normed rows, bidirectional (STEP_FULL): all rows to PORT_HIDDEN, out_rows or not
+    // Of a drafter (model.h, struct model_drafter); these two, PROG_LINEAR and no other kind.
+    PROG_INJECT, // PORT_ROWS_IN, the target's feature rows of committed positions -> K/V of every layer, at each row's
+                 // position. Rows are chains behind the committed length; no outputs
+    PROG_DRAFT,  // tokens [anchor, mask, mask, …] (STEP_FULL) over the committed context -> head: base logits, hidden
+                 // rows. Writes the block's K/V behind the committed length, where the next PROG_INJECT puts its own
 };
 enum prog_port {
-    PORT_ROWS_IN,  // float [W, n]: residual rows, or the input of PROG_LINEAR
+    PORT_ROWS_IN,  // float [W, n]: residual rows, the input of PROG_LINEAR, or feature rows (PROG_INJECT; laid out as
+                   // PORT_FEATURES of the target with the drafter's feature layers)
     PORT_ROWS_OUT, // float [W, n]
     PORT_QKV,      // float [W, (n_head + 2 n_head_kv) * head_dim]: normed and rotated q, k, then v
     PORT_ATTN,     // float [W, n_head * head_dim]: the core's result
@@ -210,6 +216,7 @@ enum prog_op_kind {
                     // (w1·x); add: out[0] = in[1] + w0·x (the residual; in[1] == out[0] allowed)
     PROG_OP_QK_NORM_ROPE, // in place on in[0] = q, in[1] = k, with table in[2], norms w[0], w[1] (NULL: none); then q
                           // *= attn_scale
+    PROG_OP_K_NORM_ROPE,  // the same for k alone: in place on in[0], table in[1], norm w[0]
     PROG_OP_KV_WRITE,     // k = in[0], v = in[1] -> the layer's blocks at each row's slot
     PROG_OP_ATTENTION,    // out[0] = attention of q = in[0] over the layer's blocks
     PROG_OP_SHORT_CONV,   // in[0] = [B|C|X]; u rows kept (state / window area); out[0] = C * conv(u), taps w[0]

@@ -13,6 +13,7 @@ const struct prog_op_info prog_op_table[PROG_OP_COUNT] = {
     [PROG_OP_RMSNORM] = {.name = "rmsnorm", .n_in = 1, .n_out = 1, .n_w = 1},
     [PROG_OP_LINEAR] = {.name = "linear", .n_in = -1, .n_out = -1, .n_w = -1},
     [PROG_OP_QK_NORM_ROPE] = {.name = "qk_norm_rope", .n_in = 3, .n_w = 2, .needs_layer = true},
+    [PROG_OP_K_NORM_ROPE] = {.name = "k_norm_rope", .n_in = 2, .n_w = 1, .needs_layer = true},
     [PROG_OP_KV_WRITE] = {.name = "kv_write", .n_in = 2, .needs_layer = true, .needs_attn_index = true},
     [PROG_OP_ATTENTION] = {.name = "attention", .n_in = 1, .n_out = 1, .needs_layer = true, .needs_attn_index = true},
     [PROG_OP_SHORT_CONV] =
@@ -26,8 +27,9 @@ const struct prog_op_info prog_op_table[PROG_OP_COUNT] = {
 };
 
 static const char *const kind_names[] = {
-    [PROG_WHOLE] = "whole",   [PROG_LAYERS] = "layers", [PROG_SEGMENT] = "segment", [PROG_ATTN] = "attention",
-    [PROG_LINEAR] = "linear", [PROG_COMMIT] = "commit", [PROG_ENCODER] = "encoder",
+    [PROG_WHOLE] = "whole",     [PROG_LAYERS] = "layers", [PROG_SEGMENT] = "segment",
+    [PROG_ATTN] = "attention",  [PROG_LINEAR] = "linear", [PROG_COMMIT] = "commit",
+    [PROG_ENCODER] = "encoder", [PROG_INJECT] = "inject", [PROG_DRAFT] = "draft",
 };
 static const char *const port_names[] = {
     [PORT_ROWS_IN] = "rows_in", [PORT_ROWS_OUT] = "rows_out", [PORT_QKV] = "qkv",           [PORT_ATTN] = "attn",
@@ -52,6 +54,13 @@ void prog_op_counts(const struct prog_op *op, int *n_in, int *n_out, int *n_w) {
     }
     if (op->kind == PROG_OP_PORT_IN && qkv) *n_out = 3;
     if (op->kind == PROG_OP_PORT_OUT && qkv) *n_in = 3;
+}
+
+int64_t prog_rows_cols(const struct prog *p, bool in) {
+    const struct tensor *w = p->spec.kind == PROG_LINEAR ? p->spec.weight : NULL;
+    const struct model_drafter *d = p->spec.kind == PROG_INJECT ? p->model->drafter : NULL;
+    if (w) return in ? w->ne[0] : w->ne[1];
+    return d && in ? (int64_t)d->n_features * d->n_embd_target : p->hyper->n_embd;
 }
 
 int prog_attn_layer(const struct model *m, int index) {
@@ -163,6 +172,13 @@ static void build_encoder(struct prog_builder *b) {
     op->n_w = 1;
 }
 
+static void build_draft(struct prog_builder *b) {
+    build_start(b, true);
+    build_rope(b);
+    build_layers(b, 0, b->m->hyper.n_layers, false);
+    build_head(b);
+}
+
 static void build_kind(struct prog_builder *b) {
     switch (b->spec->kind) {
     case PROG_WHOLE: build_whole(b); break;
@@ -172,6 +188,8 @@ static void build_kind(struct prog_builder *b) {
     case PROG_LINEAR: build_one_linear(b); break;
     case PROG_COMMIT: build_op(b, PROG_OP_COMMIT, PROG_NONE); break;
     case PROG_ENCODER: build_encoder(b); break;
+    case PROG_INJECT: build_inject(b); break;
+    case PROG_DRAFT: build_draft(b); break;
     }
 }
 

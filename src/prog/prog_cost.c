@@ -22,6 +22,8 @@ struct prog_cost prog_cost_get(const struct prog *p, int n_rows, int n_out, int6
     double q_cols = (double)h->n_head * h->head_dim;
     // Row i sees ctx positions, the rows before it, and itself.
     double pairs = (double)n_rows * (double)ctx + (double)n_rows * (n_rows + 1.0) / 2;
+    if (p->spec.kind == PROG_DRAFT || p->spec.kind == PROG_ENCODER) // … here all rows of the window
+        pairs = (double)n_rows * ((double)ctx + n_rows);
     for (int i = 0; i < p->n_ops; i++) {
         const struct prog_op *op = &p->ops[i];
         switch (op->kind) {

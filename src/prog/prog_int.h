@@ -25,6 +25,8 @@ void prog_op_counts(const struct prog_op *op, int *n_in, int *n_out, int *n_w);
 
 // Layers of `kind` in [begin, end).
 int prog_layer_count(const struct model *m, enum layer_kind kind, int begin, int end);
+// Columns of PORT_ROWS_IN and PORT_ROWS_OUT.
+int64_t prog_rows_cols(const struct prog *p, bool in);
 // Layer of the index-th attention layer of the model, or -1.
 int prog_attn_layer(const struct model *m, int index);
 
@@ -52,6 +54,7 @@ void build_conv_in(struct prog_builder *b, int layer, int *out);
 void build_conv_out(struct prog_builder *b, int layer, int in);
 void build_ffn(struct prog_builder *b, int layer); // and the feature tap behind it
 void build_layers(struct prog_builder *b, int begin, int end, bool cut_last);
+void build_inject(struct prog_builder *b); // feature rows to K/V of all layers
 int build_port_in(struct prog_builder *b, enum prog_port port, const char *name, int n_cols);
 void build_port_out(struct prog_builder *b, enum prog_port port, int value);
 struct prog_op *build_op(struct prog_builder *b, enum prog_op_kind kind, int layer);

@@ -3,6 +3,8 @@
 #include "base/base.h"
 #include "prog/prog_int.h"
 
+_Static_assert(MODEL_FEATURES_MAX <= PROG_FEATURES_MAX, "a target gives all that a drafter reads");
+
 // Layers that the program touches, and those whose residual it finishes (feature taps lie there).
 static enum tern_status spec_range(const struct model *m, const struct prog_spec *s, int range[2], int finished[2],
                                    struct tern_err *err) {
@@ -29,13 +31,16 @@ static enum tern_status spec_range(const struct model *m, const struct prog_spec
         finished[0] = range[0];
         finished[1] = s->index < n_attn ? range[1] - 1 : n_layers;
     }
-    if (s->kind == PROG_COMMIT || s->kind == PROG_LINEAR || s->kind == PROG_ATTN) finished[1] = finished[0];
+    bool none = s->kind == PROG_COMMIT || s->kind == PROG_LINEAR || s->kind == PROG_ATTN || s->kind == PROG_INJECT ||
+                s->kind == PROG_DRAFT;
+    if (none) finished[1] = finished[0];
     return TERN_OK;
 }
 
 static bool ends_with_head(const struct model *m, const struct prog_spec *s) {
     int n_attn = prog_layer_count(m, LAYER_ATTENTION, 0, m->hyper.n_layers);
-    return s->kind == PROG_WHOLE || (s->kind == PROG_LAYERS && s->layer_end == m->hyper.n_layers) ||
+    return s->kind == PROG_WHOLE || s->kind == PROG_DRAFT ||
+           (s->kind == PROG_LAYERS && s->layer_end == m->hyper.n_layers) ||
            (s->kind == PROG_SEGMENT && s->index == n_attn);
 }
 
@@ -52,6 +57,8 @@ static enum tern_status check_outputs(const struct model *m, const struct prog_s
         return err_set(err, TERN_INVALID_ARGUMENT, "program %s: %d feature layers but no feature output",
                        prog_kind_name(s->kind), s->n_features);
     bool head = ends_with_head(m, s) && (s->outputs & PROG_HEAD_OUTPUTS);
+    if (s->kind == PROG_DRAFT && !head)
+        return err_set(err, TERN_INVALID_ARGUMENT, "program draft: no output is asked for");
     if (s->n_out_max < -1 || s->n_out_max > s->window || (head && s->n_out_max == 0))
         return err_set(err, TERN_INVALID_ARGUMENT, "program %s: %d rows with output; 1 to %d (or -1: all) are possible",
                        prog_kind_name(s->kind), s->n_out_max, s->window);
@@ -87,10 +94,18 @@ static enum tern_status check_linear(const struct model *m, const struct prog_sp
                                              l->conv_out, l->ffn_gate, l->ffn_up, l->ffn_down};
         for (size_t j = 0; j < ARRAY_LEN(list); j++) ours = ours || list[j] == w;
     }
+    if (m->drafter) ours = ours || w == m->drafter->fc || w == m->drafter->markov_w2;
     if (!ours)
         return err_set(err, TERN_INVALID_ARGUMENT, "program linear: tensor %.*s is no weight of a product of model %s",
                        (int)w->name.len, w->name.data, m->name);
     return TERN_OK;
+}
+
+static enum tern_status check_role(const struct model *m, const struct prog_spec *s, struct tern_err *err) {
+    bool of_drafter = s->kind == PROG_INJECT || s->kind == PROG_DRAFT;
+    if (s->kind == PROG_LINEAR || of_drafter == (m->drafter != NULL)) return TERN_OK;
+    return err_set(err, TERN_INVALID_ARGUMENT, "program %s of model %s, which is %s drafter", prog_kind_name(s->kind),
+                   m->name, m->drafter ? "a" : "no");
 }
 
 int prog_state_end(const struct model *m, const struct prog_spec *s) {
@@ -109,7 +124,7 @@ static enum tern_status check_state_range(const struct model *m, const struct pr
 
 enum tern_status prog_spec_check(const struct model *m, const struct prog_spec *s, int range[2], struct tern_err *err) {
     int finished[2] = {0};
-    if ((unsigned)s->kind > PROG_ENCODER)
+    if ((unsigned)s->kind > PROG_DRAFT)
         return err_set(err, TERN_INVALID_ARGUMENT, "program: unknown kind %d", (int)s->kind);
     if (s->numerics != PROG_CLASS_INT8 && s->numerics != PROG_CLASS_FP32)
         return err_set(err, TERN_INVALID_ARGUMENT, "program: unknown numerics class %d", (int)s->numerics);
@@ -118,6 +133,7 @@ enum tern_status prog_spec_check(const struct model *m, const struct prog_spec *
                        STEP_WINDOW_MAX);
     if ((unsigned)s->kv_type > OP_KV_F32)
         return err_set(err, TERN_INVALID_ARGUMENT, "program: unknown K/V type %d", (int)s->kv_type);
+    TRY(check_role(m, s, err));
     TRY(check_layers(m, err));
     TRY(spec_range(m, s, range, finished, err));
     TRY(check_features(s, finished, err));

@@ -55,6 +55,13 @@ static enum tern_status verify_qk(const struct prog *p, const struct prog_op *op
     return TERN_OK;
 }
 
+static enum tern_status verify_k(const struct prog *p, const struct prog_op *op, struct tern_err *err) {
+    const struct model_hyper *h = p->hyper;
+    TRY(want_cols(p, op->in[0], (int64_t)h->n_head_kv * h->head_dim, "k", err));
+    TRY(want_cols(p, op->in[1], h->head_dim, "table", err));
+    return op->w[0] ? want_vector(op->w[0], h->head_dim, "norm of k", err) : TERN_OK;
+}
+
 static enum tern_status verify_short_conv(const struct prog *p, const struct prog_op *op, struct tern_err *err) {
     const struct model_hyper *h = p->hyper;
     TRY(want_cols(p, op->in[0], 3 * (int64_t)h->n_embd, "input", err));
@@ -76,14 +83,13 @@ static enum tern_status verify_port(const struct prog *p, const struct prog_op *
     const struct model_hyper *h = p->hyper;
     const bool in = op->kind == PROG_OP_PORT_IN;
     const int *v = in ? op->out : op->in;
-    const struct tensor *w = p->spec.kind == PROG_LINEAR ? p->spec.weight : NULL;
     switch (op->index) {
     case PORT_ROWS_IN:
         if (!in) break;
-        return want_cols(p, v[0], w ? w->ne[0] : h->n_embd, "port rows_in", err);
+        return want_cols(p, v[0], prog_rows_cols(p, true), "port rows_in", err);
     case PORT_ROWS_OUT:
         if (in) break;
-        return want_cols(p, v[0], w ? w->ne[1] : h->n_embd, "port rows_out", err);
+        return want_cols(p, v[0], prog_rows_cols(p, false), "port rows_out", err);
     case PORT_ATTN: return want_cols(p, v[0], (int64_t)h->n_head * h->head_dim, "port attn", err);
     case PORT_QKV:
         TRY(want_cols(p, v[0], (int64_t)h->n_head * h->head_dim, "q of port qkv", err));
@@ -124,6 +130,7 @@ enum tern_status prog_verify_op(const struct prog *p, int i, struct tern_err *er
         return want_vector(op->w[0], h->n_embd, "norm", err);
     case PROG_OP_LINEAR: return verify_linear(p, op, err);
     case PROG_OP_QK_NORM_ROPE: return verify_qk(p, op, err);
+    case PROG_OP_K_NORM_ROPE: return verify_k(p, op, err);
     case PROG_OP_KV_WRITE:
         TRY(want_cols(p, op->in[0], (int64_t)h->n_head_kv * h->head_dim, "k", err));
         return want_cols(p, op->in[1], (int64_t)h->n_head_kv * h->head_dim, "v", err);

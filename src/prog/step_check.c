@@ -34,6 +34,9 @@ static enum tern_status check_counts(struct step_scan *c) {
     if (is_commit(c) && s->flags) return BAD("step: a commit takes no flags, found 0x%x", s->flags);
     if (p->spec.kind == PROG_ENCODER && !(s->flags & STEP_FULL))
         return BAD("step: the encoder reads in both directions and needs STEP_FULL");
+    if (p->spec.kind == PROG_DRAFT && !(s->flags & STEP_FULL))
+        return BAD("step: the rows of a draft see one another and need STEP_FULL");
+    if (p->spec.kind == PROG_INJECT && s->flags) return BAD("step: an injection takes no flags, found 0x%x", s->flags);
     int n_out_cols = p->spec.kind == PROG_LINEAR ? (int)p->spec.weight->ne[1] : 0;
     bool all = s->out_begin == 0 && s->out_end == 0;
     if (!all && p->spec.kind != PROG_LINEAR)
@@ -100,6 +103,9 @@ static enum tern_status check_row(struct step_scan *c, int i) {
         return BAD("step row %d: slot %d, expected %lld: slots follow the order of a sequence's rows", i, r->slot,
                    (long long)q->len + c->n_rows[seq]);
     }
+    bool is_drafter = p->spec.kind == PROG_INJECT || p->spec.kind == PROG_DRAFT;
+    if (is_drafter && !follows)
+        return BAD("step row %d: a drafter's rows are chains; parent %d, expected %d", i, r->parent, c->last[seq]);
     c->chain[seq] = c->chain[seq] && follows;
     c->last[seq] = i;
     c->slot_end[seq] = r->slot + 1;
@@ -230,13 +236,12 @@ static enum tern_status check_out_rows(struct step_scan *c) {
 
 uint64_t prog_port_bytes(const struct prog *p, const struct step *s, enum prog_port port) {
     const struct model_hyper *h = p->hyper;
-    const struct tensor *w = p->spec.kind == PROG_LINEAR ? p->spec.weight : NULL;
     uint64_t rows = (uint64_t)s->n_rows, out = (uint64_t)s->n_out, head_dim = (uint64_t)h->head_dim;
     if (!(p->ports & (1u << port))) return 0;
     // Bounded by the limits of model.h and STEP_WINDOW_MAX: no product comes near 64 bits.
     switch (port) {
-    case PORT_ROWS_IN: return rows * (uint64_t)(w ? w->ne[0] : h->n_embd) * sizeof(float);
-    case PORT_ROWS_OUT: return rows * (uint64_t)(w ? w->ne[1] : h->n_embd) * sizeof(float);
+    case PORT_ROWS_IN: return rows * (uint64_t)prog_rows_cols(p, true) * sizeof(float);
+    case PORT_ROWS_OUT: return rows * (uint64_t)prog_rows_cols(p, false) * sizeof(float);
     case PORT_QKV: return rows * (uint64_t)(h->n_head + 2 * h->n_head_kv) * head_dim * sizeof(float);
     case PORT_ATTN: return rows * (uint64_t)h->n_head * head_dim * sizeof(float);
     case PORT_LOGITS: return out * (uint64_t)h->n_vocab * sizeof(float);

@@ -66,7 +66,8 @@ static enum tern_status op_weights(const struct unit_weights *w, struct cpu_op *
         for (int i = 0; i < op->n_w; i++) TRY(op_matrix(w, c, op->w[i], err));
         return TERN_OK;
     case PROG_OP_QK_NORM_ROPE:
-        for (int i = 0; i < 2; i++)
+    case PROG_OP_K_NORM_ROPE:
+        for (int i = 0; i < op->n_w; i++)
             if (op->w[i]) TRY(op_vector(w, op->w[i], &c->v[i], err));
         return TERN_OK;
     case PROG_OP_SHORT_CONV: return op_vector(w, op->w[0], &c->v[0], err);

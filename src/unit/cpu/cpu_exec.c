@@ -66,6 +66,17 @@ static void exec_qk_norm_rope(const struct cpu_run *r, const struct team_member 
     }
 }
 
+static void exec_k_norm_rope(const struct cpu_run *r, const struct team_member *self, const struct cpu_op *op) {
+    const struct model_hyper *h = r->p->prog->hyper;
+    int begin, end, hd = h->head_dim;
+    team_share(self, h->n_head_kv * r->n_rows, 1, &begin, &end);
+    for (int i = begin; i < end; i++) {
+        size_t head = (size_t)(i / r->n_rows), row = (size_t)(i % r->n_rows);
+        r->u->k.qk_norm_rope(op->in[0] + row * (size_t)op->in_cols[0] + head * (size_t)hd, hd, op->v[0], h->norm_eps,
+                             op->in[1] + row * (size_t)op->in_cols[1], h->rope == ROPE_INTERLEAVED);
+    }
+}
+
 static void exec_kv_write(const struct cpu_run *r, const struct team_member *self, const struct cpu_op *op) {
     const struct state_layout *l = r->layout;
     int begin, end;
@@ -130,6 +141,7 @@ static void exec_op(struct cpu_run *r, const struct team_member *self, const str
     case PROG_OP_RMSNORM: exec_norm(r, self, op, op->out[0]); break;
     case PROG_OP_LINEAR: cpu_exec_linear(r, self, op); break;
     case PROG_OP_QK_NORM_ROPE: exec_qk_norm_rope(r, self, op); break;
+    case PROG_OP_K_NORM_ROPE: exec_k_norm_rope(r, self, op); break;
     case PROG_OP_KV_WRITE: exec_kv_write(r, self, op); break;
     case PROG_OP_ATTENTION: cpu_exec_attention(r, self, op); break;
     case PROG_OP_SHORT_CONV: cpu_exec_short_conv(r, self, op); break;
@@ -146,7 +158,9 @@ static void exec_op(struct cpu_run *r, const struct team_member *self, const str
 // The next op touches nothing that this one does. Rotation and writing of one K/V head and row are done by one member.
 static bool needs_barrier(const struct cpu_op *op, const struct cpu_op *next) {
     if (op->kind == PROG_OP_EMBED && next->kind == PROG_OP_ROPE_TABLE) return false;
-    return !(op->kind == PROG_OP_QK_NORM_ROPE && next->kind == PROG_OP_KV_WRITE && op->in[1] == next->in[0]);
+    bool rotates = op->kind == PROG_OP_QK_NORM_ROPE || op->kind == PROG_OP_K_NORM_ROPE;
+    int k = op->kind == PROG_OP_QK_NORM_ROPE ? 1 : 0; // which input k is
+    return !(rotates && next->kind == PROG_OP_KV_WRITE && op->in[k] == next->in[0]);
 }
 
 static void run_member(void *arg, const struct team_member *self) {
