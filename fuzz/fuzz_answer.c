@@ -1,10 +1,12 @@
 // Fuzz target: the answer parser. The first byte chooses style, reasoning and tools, the rest is the answer, in which
-// markers count as control tokens or (a bit of the first byte) as spelled text. Whole, byte by byte or in odd pieces: the
-// events must be the same but for where a text is cut, and every call's arguments must be one JSON object.
+// markers count as control tokens or (a bit of the first byte) as spelled text. Whole, byte by byte or in odd pieces:
+// the events must be the same but for where a text is cut, and every call's arguments must be one JSON object.
 #include "base/base.h"
 #include "text/text.h"
 
 #define LOG_MAX (64u << 20)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct log {
     struct buf text;

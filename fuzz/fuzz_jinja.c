@@ -1,10 +1,12 @@
-// Fuzz target: a template and its variables. The input is the source up to the first 0 byte, then the variables as JSON
-// (none: an empty object). A render must give the same twice, tainted ranges must be sound, an error must say something,
-// and the limits must hold: no render takes seconds.
+// Fuzz target: a template and its variables. The input is the source up to the first 0 byte, then the variables as
+// JSON (none: an empty object). A render must give the same twice, tainted ranges must be sound, an error must say
+// something, and the limits must hold: no render takes seconds.
 #include "base/base.h"
 #include "text/text.h"
 
 #define SLOW_NS 5000000000u // far beyond the limit, for sanitizers and busy machines
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_ranges(const struct jinja_output *o) {
     for (int i = 0; i < o->n_tainted; i++) {

@@ -158,8 +158,8 @@ static bool take_item(struct str raw, block_sink sink, void *arg, bool *no_memor
     return ok;
 }
 
-// The end of the item at pos: a comma or closing bracket outside all quotes and brackets, or (JSON objects side by side)
-// the end of an object that another one follows.
+// The end of the item at pos: a comma or closing bracket outside all quotes and brackets, or (JSON objects side by
+// side) the end of an object that another one follows.
 static size_t item_end(struct str s, size_t pos) {
     struct balance b = {0};
     for (size_t i = pos; i < s.len; i++) {

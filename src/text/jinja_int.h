@@ -1,7 +1,7 @@
 // Private to text/: the template interpreter's values, tree and helpers.
 //
-// Values are 16-byte tagged unions; what they point to lives in the render's arena (for literals: in the template's) and
-// never changes after it was made, except dicts while being built, namespaces, loops, cyclers and iterators.
+// Values are 16-byte tagged unions; what they point to lives in the render's arena (for literals: in the template's)
+// and never changes after it was made, except dicts while being built, namespaces, loops, cyclers and iterators.
 // Every string carries a taint byte per byte, so slices are views, and copies move both. NULL taint means clean.
 // Failing: jfail() records the first error in the render; every loop and every caller checks `it->status`.
 #pragma once

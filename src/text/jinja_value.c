@@ -128,7 +128,7 @@ bool jnum(struct jval v, double *out) {
 
 // Order of two numbers, exact between integers and floats. NaN: 2.
 static int num_compare(struct jval a, struct jval b) {
-    int64_t x, y;
+    int64_t x = 0, y;
     if (jint_of(a, &x) && jint_of(b, &y)) return x < y ? -1 : x > y;
     double f, g;
     if (!jnum(a, &f) || !jnum(b, &g) || f != f || g != g) return 2;

@@ -1,5 +1,5 @@
-// Template snippets and whole chat templates against what Jinja2 made of them, byte for byte (tools/jinja). Where Jinja2
-// raised an error, there must be one; where the template called raise_exception, its text is the message.
+// Template snippets and whole chat templates against what Jinja2 made of them, byte for byte (tools/jinja). Where
+// Jinja2 raised an error, there must be one; where the template called raise_exception, its text is the message.
 #include "base/base.h"
 #include "text/text.h"
 #include <setjmp.h>
