@@ -34,6 +34,9 @@ struct unit_caps {
 };
 struct weights_options {
     enum prog_class numerics;
+    // Weights on this unit of another model, in the same class, from which this one borrows tensors (a drafter's
+    // target): what they hold is not packed again. They outlive the new ones. NULL: none.
+    const struct unit_weights *shared;
     bool pack_cache;                                               // keep and reuse packed weights on disk
     bool (*on_progress)(void *arg, uint64_t done, uint64_t total); // bytes of the source; false cancels
     void *on_progress_arg;

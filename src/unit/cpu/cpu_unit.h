@@ -41,7 +41,8 @@ struct unit_weights {
     struct unit *unit;
     const struct model *model;
     enum prog_class numerics;
-    struct cpu_weight *list; // [n], rising by tensor address
+    const struct unit_weights *shared; // holds what the list lacks, or NULL
+    struct cpu_weight *list;           // [n], rising by tensor address
     int n;
     struct arena arena;   // list and vectors
     uint8_t *pack;        // matrices, own memory …

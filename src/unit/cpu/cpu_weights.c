@@ -11,11 +11,12 @@
 
 #define PACK_PIECE ((uint64_t)32 << 20) // bytes of source between two reports of progress
 #define WEIGHTS_PER_LAYER 10
+#define WEIGHTS_OF_MODEL 5 // that belong to no layer
 
 enum need { NEED_MATRIX, NEED_VECTOR, NEED_TAPS };
 
 static void need(struct unit_weights *w, const struct tensor *t, enum need kind) {
-    if (!t) return;
+    if (!t || (w->shared && cpu_weight_find(w->shared, t))) return;
     struct cpu_weight *e = &w->list[w->n++];
     *e = (struct cpu_weight){.tensor = t, .is_taps = kind == NEED_TAPS};
     if (kind != NEED_MATRIX) return;
@@ -33,7 +34,7 @@ static int by_tensor(const void *a, const void *b) {
 
 static enum tern_status collect(struct unit_weights *w, struct tern_err *err) {
     const struct model *m = w->model;
-    size_t cap = (size_t)m->hyper.n_layers * (WEIGHTS_PER_LAYER + 4) + 2;
+    size_t cap = (size_t)m->hyper.n_layers * (WEIGHTS_PER_LAYER + 4) + WEIGHTS_OF_MODEL;
     w->list = arena_calloc(&w->arena, cap, sizeof *w->list);
     if (!w->list) return err_set(err, TERN_NO_MEMORY, "weights: no memory for a list of %zu", cap);
     for (int i = 0; i < m->hyper.n_layers; i++) {
@@ -47,6 +48,11 @@ static enum tern_status collect(struct unit_weights *w, struct tern_err *err) {
     }
     need(w, m->output_norm, NEED_VECTOR);
     need(w, m->output, NEED_MATRIX);
+    if (m->drafter) { // w1 and the confidence head are read row by row, by whoever drafts
+        need(w, m->drafter->fc, NEED_MATRIX);
+        need(w, m->drafter->hidden_norm, NEED_VECTOR);
+        need(w, m->drafter->markov_w2, NEED_MATRIX);
+    }
     if (w->n > 0) qsort(w->list, (size_t)w->n, sizeof *w->list, by_tensor);
     int n = 0; // a tensor used twice is kept once
     for (int i = 0; i < w->n; i++)
@@ -57,8 +63,9 @@ static enum tern_status collect(struct unit_weights *w, struct tern_err *err) {
 
 const struct cpu_weight *cpu_weight_find(const struct unit_weights *w, const struct tensor *t) {
     struct cpu_weight key = {.tensor = t};
-    if (w->n == 0) return NULL;
-    return bsearch(&key, w->list, (size_t)w->n, sizeof *w->list, by_tensor);
+    const struct cpu_weight *e = NULL;
+    if (w->n > 0) e = bsearch(&key, w->list, (size_t)w->n, sizeof *w->list, by_tensor);
+    return e || !w->shared ? e : cpu_weight_find(w->shared, t);
 }
 
 // Offsets of the matrices and the size of the block.
@@ -139,6 +146,13 @@ static enum tern_status report(struct progress_state *p, uint64_t bytes, struct 
     return err_set(err, TERN_CANCELLED, "packing the weights was cancelled");
 }
 
+// A model made by hand has no source; a drafter borrows tensors of its target; embedding rows are read on.
+static bool may_drop(const struct model *m, const struct tensor *t) {
+    uintptr_t first = (uintptr_t)m->tensors, at = (uintptr_t)t;
+    bool own = at >= first && at < first + (size_t)m->n_tensors * sizeof *t;
+    return m->source && own && t != m->embedding;
+}
+
 static enum tern_status pack_matrix_make(struct unit_weights *w, struct cpu_weight *e, void **scratch,
                                          struct progress_state *p, struct tern_err *err) {
     const struct tensor *t = e->tensor;
@@ -158,7 +172,7 @@ static enum tern_status pack_matrix_make(struct unit_weights *w, struct cpu_weig
         left -= bytes;
         TRY(report(p, bytes, err));
     }
-    if (w->model->source && t != w->model->embedding) model_tensor_drop(w->model, t); // none: made by hand
+    if (may_drop(w->model, t)) model_tensor_drop(w->model, t);
     return TERN_OK;
 }
 
@@ -253,8 +267,12 @@ enum tern_status cpu_weights_import(struct unit *u, struct unit_weights **out, c
     *info = (struct weights_info){0};
     if (o->numerics != PROG_CLASS_INT8 && o->numerics != PROG_CLASS_FP32)
         return err_set(err, TERN_INVALID_ARGUMENT, "weights: unknown numerics class %d", (int)o->numerics);
+    if (o->shared && (o->shared->unit != u || o->shared->numerics != o->numerics))
+        return err_set(err, TERN_INVALID_ARGUMENT,
+                       "weights of %s: the weights to share are of another unit or numerics class", m->name);
     struct unit_weights *w = mem_calloc(1, sizeof *w);
     if (!w) return err_set(err, TERN_NO_MEMORY, "weights: no memory");
+    w->shared = o->shared;
     w->unit = u;
     w->model = m;
     w->numerics = o->numerics;

@@ -20,6 +20,7 @@ struct unit_weights {
     struct null_object object;
     const struct model *model;
     enum prog_class numerics;
+    const struct unit_weights *shared; // or NULL
 };
 struct unit_program {
     struct null_object object;

@@ -155,8 +155,12 @@ static enum tern_status null_weights_import(struct unit *u, struct unit_weights 
                                             struct tern_err *err) {
     if (o->on_progress && !o->on_progress(o->on_progress_arg, m->n_bytes_file, m->n_bytes_file))
         return err_set(err, TERN_CANCELLED, "null unit: the import of %s was cancelled", m->name);
+    if (o->shared && (!null_has(&u->weights, o->shared) || o->shared->numerics != o->numerics))
+        return err_set(err, TERN_INVALID_ARGUMENT,
+                       "null unit: the weights to share are not alive on this unit or of another class");
     struct unit_weights *w = object_create(&u->weights, sizeof(*w));
     if (!w) return err_set(err, TERN_NO_MEMORY, "null unit: no memory for weights");
+    w->shared = o->shared;
     w->model = m;
     w->numerics = o->numerics;
     if (info) *info = (struct weights_info){.cache_note = "nothing to pack"};
@@ -169,6 +173,9 @@ static void null_weights_free(struct unit *u, struct unit_weights *w) {
     for (const struct null_object *o = u->programs.first; o; o = o->next)
         if (((const struct unit_program *)(const void *)o)->weights == w)
             TERN_BUG("null unit: freed weights that a program still uses");
+    for (const struct null_object *o = u->weights.first; o; o = o->next)
+        if (((const struct unit_weights *)(const void *)o)->shared == w)
+            TERN_BUG("null unit: freed weights that others still share");
     object_free(u, &u->weights, w, "weights");
 }
 
