@@ -89,6 +89,11 @@ static enum tern_status sampler_open(struct tern_request *r, const struct tern_r
                                .bias = o->logit_bias,
                                .n_bias = o->n_logit_bias};
     TRY(sampler_create(&r->sampler, &p, h->n_vocab, h->n_vocab_used, err));
+    const struct tern_session *s = r->session;
+    if (o->append) { // penalties look back at the whole text
+        sampler_prompt(r->sampler, s->ids, s->len);
+        if (s->pending >= 0) sampler_prompt(r->sampler, &s->pending, 1);
+    }
     sampler_prompt(r->sampler, r->prompt.ids, r->prompt.len);
     if (!o->constraint) return TERN_OK;
     r->constraint = *o->constraint;

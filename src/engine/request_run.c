@@ -1,5 +1,6 @@
-// The work of a request: prompt in chunks of the window, then one token a step. The last chunk begins at a multiple of
-// OP_BLOCK, where a copy of the convolution rows is kept: a later request with the same beginning goes on from there.
+// The work of a request: prompt in chunks of the window, then one token a step. Copies of the convolution rows are kept
+// where a later request may begin: at the last multiple of OP_BLOCK before the prompt's end (the same prompt again, or one
+// that differs in its last words), at the prompt's end (another answer), and at the answer's end (the next turn).
 #include "base/base.h"
 #include "request_int.h"
 
@@ -56,6 +57,10 @@ static enum tern_status finish_set(struct tern_request *r, enum tern_finish fini
                                    struct tern_err *err) {
     r->phase = REQUEST_FINISHED;
     r->finish = finish;
+    mutex_lock(r->engine->mutex);
+    enum tern_status status = session_checkpoint(r->session, err);
+    mutex_unlock(r->engine->mutex);
+    TRY(status);
     TRY(request_tell_end(r, stopped, err));
     if (finish == TERN_FINISH_STOP && r->parser && answer_n_calls(r->parser) > 0) r->finish = TERN_FINISH_TOOL_CALLS;
     return TERN_OK;
@@ -77,8 +82,8 @@ static enum tern_status prompt_step(struct tern_request *r, struct tern_event *e
     int n = chunk_rows(r);
     bool last = r->prompt_at + (size_t)n == r->prompt.len;
     uint32_t want = last ? wanted_output(r) : 0;
-    bool keep =
-        !last && (r->session->len + (size_t)n) % OP_BLOCK == 0 && r->prompt.len - r->prompt_at - (size_t)n <= OP_BLOCK;
+    size_t left = r->prompt.len - r->prompt_at - (size_t)n;
+    bool keep = last || ((r->session->len + (size_t)n) % OP_BLOCK == 0 && left <= OP_BLOCK);
     TRY(run_step(r, r->prompt.ids + r->prompt_at, n, want, keep, err));
     r->prompt_at += (size_t)n;
     r->prompt_ns = clock_ns() - r->created_ns;
