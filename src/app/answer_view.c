@@ -1,4 +1,5 @@
-// One request from start to end, shown and gathered: text to stdout as it comes, progress of long prompts on a terminal.
+// One request from start to end, shown and gathered: text to stdout as it comes, progress of long prompts on a
+// terminal.
 #include "base/base.h"
 #include "app.h"
 

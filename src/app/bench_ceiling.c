@@ -1,5 +1,5 @@
-// The read ceiling: every thread sums its part of a 1 GiB buffer with independent chains, so that only memory limits it.
-// The buffer is made at the first call and kept for the process.
+// The read ceiling: every thread sums its part of a 1 GiB buffer with independent chains, so that only memory limits
+// it. The buffer is made at the first call and kept for the process.
 #include "base/base.h"
 #include "app.h"
 

@@ -1,5 +1,5 @@
-// tern perplexity: how well a model predicts a text. The text is tokenised whole and cut into rows of `row` - 1 ids, each
-// behind one begin token; every prediction of a row counts; a last short row is dropped.
+// tern perplexity: how well a model predicts a text. The text is tokenised whole and cut into rows of `row` - 1 ids,
+// each behind one begin token; every prediction of a row counts; a last short row is dropped.
 #include "base/base.h"
 #include "app.h"
 
