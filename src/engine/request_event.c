@@ -55,12 +55,6 @@ static void queue_rewind(struct tern_request *r) {
     r->logprobs_taken = 0;
 }
 
-// Control tokens, and the markers of thinking and calls that a vocabulary has as ordinary added tokens.
-static bool is_marker(const struct tokenizer *t, int32_t id) {
-    struct str bytes = tokenizer_token_bytes(t, id);
-    return tokenizer_is_control(t, id) || (answer_is_marker(bytes) && tokenizer_find(t, bytes) == id);
-}
-
 // Control tokens, and the added tokens that some models use as markers though they count as text (Qwen3's <tool_call>).
 static bool token_is_marker(const struct tokenizer *t, int32_t id) {
     if (tokenizer_is_control(t, id)) return true;
@@ -74,7 +68,7 @@ enum tern_status request_tell_token(struct tern_request *r, int32_t id, bool *st
     if (!t) return TERN_OK;
     queue_rewind(r);
     buf_clear(&r->passed);
-    if (is_marker(t, id)) {
+    if (token_is_marker(t, id)) {
         // Text before a control token is complete: no stop string and no character reaches across it.
         buf_clear(&r->piece);
         detok_flush(&r->detok, &r->piece);

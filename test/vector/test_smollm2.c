@@ -103,10 +103,12 @@ static double class_error(struct runner *r) {
         int top[TOP] = {0};
         top_find(last_rows[i], r->model->hyper.n_vocab, top);
         prompt_run(r, &golden->prompts[i]);
+        double before = sum;
         for (int k = 0; k < TOP; k++) {
             double d = (double)runner_logits(r, 0)[top[k]] - (double)last_rows[i][top[k]];
             sum += d * d;
         }
+        print_message("prompt %d: logit error %.3f\n", i, sqrt((sum - before) / TOP));
     }
     return sqrt(sum / golden->n_prompts / TOP);
 }
