@@ -4,9 +4,10 @@
     make_pico_golden.py GOLDEN_FOLDER MODELS_FOLDER [OUT_FOLDER]
 
 GOLDEN_FOLDER holds the model's own reference files (vectors.json, heldout.txt, perplexity.json), MODELS_FOLDER pico.gguf
-and tokenizer.json. golden.json is vectors.json without the drafter. rows.json has, for each row of heldout.txt (begin
-token and 511 ids), the sum of -log p over its 511 predictions by transformers in float32 on the dequantised weights,
-and the likeliest ids of the first two rows; the overall perplexity is checked against perplexity.json.
+and tokenizer.json. golden.json is vectors.json without the drafter, drafter.json the drafter alone. rows.json has, for
+each row of heldout.txt (begin token and 511 ids), the sum of -log p over its 511 predictions by transformers in float32
+on the dequantised weights, and the likeliest ids of the first two rows; the overall perplexity is checked against
+perplexity.json.
 """
 import json
 import math
@@ -73,9 +74,21 @@ def rows_score(model, ids):
     return nll, top
 
 
+def drafter_write(vectors, out):
+    """Of each prompt the first rounds in full and the accepted length of every round."""
+    prompts = []
+    for p in vectors["prompts"]:
+        d = p["drafter"]
+        prompts.append(dict(name=p["name"], accepted=d["accepted_per_round"], rounds=d["rounds"]))
+    with open(os.path.join(out, "drafter.json"), "w") as f:
+        json.dump(dict(prompts=prompts), f, ensure_ascii=False, separators=(",", ":"))
+        f.write("\n")
+
+
 def main(golden, models, out):
     with open(os.path.join(golden, "vectors.json")) as f:
         vectors = json.load(f)
+    drafter_write(vectors, out)
     for p in vectors["prompts"]:
         del p["drafter"]
     with open(os.path.join(out, "golden.json"), "w") as f:
