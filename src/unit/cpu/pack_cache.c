@@ -140,6 +140,20 @@ static bool file_sound(const struct os_map *m, bool payload_too, char *fault) {
     return !why;
 }
 
+// Sound, and exactly what this build would write for this model. fault: at least 160 bytes.
+static bool file_fits(const struct os_map *m, const struct pack_wanted *w, char *fault) {
+    struct pack_header wanted;
+    header_make(w, &wanted);
+    if (!file_sound(m, false, fault)) return false;
+    const struct pack_header *h = (const struct pack_header *)(const void *)m->data;
+    if (strcmp(h->model_digest, wanted.model_digest) == 0 && h->numerics == wanted.numerics &&
+        h->table_bytes == wanted.table_bytes && h->payload_bytes == wanted.payload_bytes &&
+        memcmp(m->data + sizeof *h, w->table, (size_t)wanted.table_bytes) == 0)
+        return true;
+    text_copy(fault, 160, "made for another model or build");
+    return false;
+}
+
 bool pack_cache_load(const struct pack_wanted *w, struct os_map *out, const uint8_t **payload, char *note) {
     struct buf path;
     struct tern_err err;
@@ -156,16 +170,8 @@ bool pack_cache_load(const struct pack_wanted *w, struct os_map *out, const uint
         note_set(note, "cached pack not used", err.message);
         goto done;
     }
-    found = file_sound(out, false, fault);
+    found = file_fits(out, w, fault);
     const struct pack_header *h = (const struct pack_header *)(const void *)out->data;
-    struct pack_header wanted;
-    header_make(w, &wanted);
-    if (found && (strcmp(h->model_digest, wanted.model_digest) != 0 || h->numerics != wanted.numerics ||
-                  h->table_bytes != wanted.table_bytes || h->payload_bytes != wanted.payload_bytes ||
-                  memcmp(out->data + sizeof *h, w->table, (size_t)wanted.table_bytes) != 0)) {
-        text_copy(fault, sizeof fault, "made for another model or build");
-        found = false;
-    }
     if (found) {
         *payload = out->data + h->payload_offset;
         map_prefetch(out, (size_t)h->payload_offset, (size_t)h->payload_bytes);
@@ -356,9 +362,9 @@ static enum tern_status store_locked(const char *folder, const char *path, const
     struct os_map other;
     if (map_open(&other, path, NULL) == TERN_OK) { // a process beside us was faster
         char fault[160];
-        bool sound = file_sound(&other, false, fault) && h->file_bytes == other.size;
+        bool fits = file_fits(&other, w, fault);
         map_close(&other);
-        if (sound) return TERN_OK;
+        if (fits) return TERN_OK;
     }
     char need[24], have[24];
     uint64_t limit = cache_limit();
