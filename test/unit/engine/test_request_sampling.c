@@ -1,0 +1,298 @@
+// Sampling through the public interface: the same seed gives the same text however the prompt was cut and on whatever
+// threads; log-probabilities; bias; and the constraint hook with automata of a few lines.
+#include "engine_fixture.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#define PROMPT "<|startoftext|><|im_start|>user\nTell me about the moon.<|im_end|>\n<|im_start|>assistant\n"
+#define EOS 7
+
+static struct tern_engine *engine;
+static struct tern_session *session;
+
+static void open_pico(int window, int n_threads) {
+    struct tern_engine_options o = fixture_options(PICO_MODEL);
+    o.window = window;
+    o.n_threads = n_threads;
+    engine = fixture_engine(&o);
+    session = fixture_session(engine);
+}
+static void close_all(void) {
+    tern_session_close(session);
+    tern_engine_close(engine);
+}
+
+static struct tern_request_options moon_request(int n_max) {
+    struct tern_request_options o;
+    tern_request_options_default(&o);
+    o.prompt = (struct tern_str){PROMPT, sizeof PROMPT - 1};
+    o.prompt_special = true;
+    o.n_max = n_max;
+    o.ignore_eos = true;
+    return o;
+}
+
+static void same_ids(const struct seen *a, const struct seen *b, const char *what) {
+    if (a->n_ids != b->n_ids || memcmp(a->ids, b->ids, a->n_ids * sizeof *a->ids) != 0)
+        fail_msg("%s: other tokens", what);
+}
+
+static void test_seed(void **state) {
+    (void)state;
+    static const int windows[] = {256, 1, 7, 32};
+    struct seen first = {0}, seen;
+    struct tern_request_options o = moon_request(60);
+    o.temperature = 0.8f;
+    o.top_p = 0.95f;
+    o.seed = 42;
+    for (size_t i = 0; i < ARRAY_LEN(windows); i++) {
+        open_pico(windows[i], 1 + (int)i % 2);
+        seen_run(i ? &seen : &first, session, &o);
+        if (i) {
+            same_ids(&seen, &first, "another window");
+            seen_release(&seen);
+        }
+        seen_run(&seen, session, &o); // from the session's state
+        assert_true(seen.usage.n_cached > 0 || seen.usage.n_prompt <= 32);
+        same_ids(&seen, &first, "the prompt's state reused");
+        seen_release(&seen);
+        close_all();
+    }
+    open_pico(256, 1);
+    o.seed = 43;
+    seen_run(&seen, session, &o);
+    assert_memory_not_equal(seen.ids, first.ids, first.n_ids * sizeof *first.ids);
+    seen_release(&seen);
+    seen_release(&first);
+    close_all();
+}
+
+// Temperature 0 ignores the filters, and a penalty of 1 is none (case M03).
+static void test_greedy_ignores(void **state) {
+    (void)state;
+    struct seen plain, seen;
+    struct tern_request_options o = moon_request(40);
+    open_pico(256, 1);
+    seen_run(&plain, session, &o);
+    o.top_k = 3;
+    o.top_p = 0.1f;
+    o.min_p = 0.9f;
+    o.seed = 99;
+    o.repeat_penalty = 1;
+    seen_run(&seen, session, &o);
+    same_ids(&seen, &plain, "filters at temperature 0");
+    seen_release(&seen);
+    o = moon_request(40);
+    o.repeat_penalty = 1.5f;
+    seen_run(&seen, session, &o);
+    assert_memory_not_equal(seen.ids, plain.ids, plain.n_ids * sizeof *plain.ids);
+    seen_release(&seen);
+    seen_release(&plain);
+    close_all();
+}
+
+// The chosen tokens' log-probabilities are those that scoring the same text gives.
+static void test_logprobs(void **state) {
+    (void)state;
+    struct seen seen;
+    struct tern_err err = {0};
+    int32_t ids[256];
+    float scores[256];
+    open_pico(256, 1);
+    for (int n = 0; n <= TERN_TOP_LOGPROBS_MAX; n += 5) {
+        struct tern_request_options o = moon_request(30);
+        o.n_logprobs = n;
+        seen_run(&seen, session, &o);
+        assert_int_equal(seen.n_logprobs, 30);
+        int64_t n_prompt = tern_tokenize(engine, o.prompt, false, true, ids, ARRAY_LEN(ids), &err);
+        memcpy(ids + n_prompt, seen.ids, seen.n_ids * sizeof *ids);
+        fixture_must(tern_session_truncate(session, 0, &err), &err);
+        fixture_must(tern_session_score(session, ids, (size_t)n_prompt + seen.n_ids, scores, NULL, &err), &err);
+        double sum = 0;
+        for (size_t i = 0; i < seen.n_ids; i++) sum += (double)scores[(size_t)n_prompt + i];
+        assert_true(fabs(sum - seen.logprob_sum) < 1e-3);
+        seen_release(&seen);
+    }
+    close_all();
+}
+
+static void test_logit_bias(void **state) {
+    (void)state;
+    struct seen plain, seen;
+    struct tern_request_options o = moon_request(12);
+    open_pico(256, 1);
+    seen_run(&plain, session, &o);
+    struct tern_logit_bias ban = {.id = plain.ids[0], .bias = -INFINITY}, push = {.id = 1234, .bias = 1000};
+    o.logit_bias = &ban;
+    o.n_logit_bias = 1;
+    seen_run(&seen, session, &o);
+    for (size_t i = 0; i < seen.n_ids; i++) assert_int_not_equal(seen.ids[i], plain.ids[0]);
+    seen_release(&seen);
+    o.logit_bias = &push;
+    seen_run(&seen, session, &o);
+    for (size_t i = 0; i < seen.n_ids; i++) assert_int_equal(seen.ids[i], 1234);
+    seen_release(&seen);
+    seen_release(&plain);
+    close_all();
+}
+
+// With every id banned there is no next token: an error, and the session lives on.
+static void test_everything_banned(void **state) {
+    (void)state;
+    static struct tern_logit_bias bans[673];
+    char prompt[256];
+    struct seen seen;
+    struct tern_err err;
+    struct tern_engine_options eo = fixture_options(SCRIPT_MODEL);
+    engine = fixture_engine(&eo);
+    session = fixture_session(engine);
+    for (int i = 0; i < 673; i++) bans[i] = (struct tern_logit_bias){.id = i, .bias = -INFINITY};
+    struct tern_request_options o = script_request(script_get("s01"), prompt);
+    o.logit_bias = bans;
+    o.n_logit_bias = 673;
+    refused_run(session, &o, TERN_INVALID_ARGUMENT, &err);
+    assert_non_null(strstr(err.message, "banned"));
+    o.n_logit_bias = 0;
+    seen_run(&seen, session, &o);
+    ids_check(&seen, script_get("s01"), 5, "after it");
+    seen_release(&seen);
+    close_all();
+}
+
+// ---- constraints: an automaton over the bytes of the answer
+
+struct automaton {
+    const char *word; // only this word, then the end; NULL: digits, at least `digits`, then the end
+    int digits;
+    int at;
+    bool refuses_all;
+};
+static int n_states; // live clones
+
+static struct str token_bytes(int32_t id, char out[64]) {
+    int64_t n = tern_detokenize(engine, &id, 1, false, out, 64, NULL);
+    return (struct str){out, n > 0 && n <= 64 ? (size_t)n : 0};
+}
+static bool token_fits(const struct automaton *a, int32_t id) {
+    char text[64];
+    if (a->refuses_all) return false;
+    if (id == EOS) return a->word ? a->word[a->at] == 0 : a->at >= a->digits;
+    struct str s = token_bytes(id, text);
+    if (s.len == 0) return false;
+    if (a->word) return str_starts(str_from(a->word + a->at), s);
+    for (size_t i = 0; i < s.len; i++)
+        if (s.data[i] < '0' || s.data[i] > '9') return false;
+    return true;
+}
+static void *automaton_clone(const void *state) {
+    n_states++;
+    return mem_dup(state, sizeof(struct automaton));
+}
+static void automaton_free(void *state) {
+    n_states--;
+    mem_free(state);
+}
+static bool automaton_advance(void *state, int32_t id) {
+    struct automaton *a = state;
+    char text[64];
+    if (!token_fits(a, id)) return false;
+    if (id != EOS) a->at += (int)token_bytes(id, text).len;
+    return true;
+}
+static void automaton_mask(const void *state, uint32_t *mask, int n_vocab) {
+    for (int i = 0; i < n_vocab; i++)
+        if (!token_fits(state, i)) mask[i / 32] &= ~(1u << (i % 32));
+}
+static struct tern_constraint constraint_of(struct automaton *a) {
+    return (struct tern_constraint){.state = a,
+                                    .state_clone = automaton_clone,
+                                    .state_free = automaton_free,
+                                    .advance = automaton_advance,
+                                    .mask = automaton_mask};
+}
+
+static void test_constraint_digits(void **state) {
+    (void)state;
+    struct automaton a = {.digits = 4};
+    struct tern_constraint c = constraint_of(&a);
+    open_pico(256, 1);
+    for (int i = 0; i < 4; i++) {
+        struct seen seen;
+        struct tern_request_options o = moon_request(8);
+        o.ignore_eos = false;
+        o.temperature = i ? 1.5f : 0;
+        o.seed = (uint64_t)i;
+        o.constraint = &c;
+        seen_run(&seen, session, &o);
+        assert_true(seen.text.len >= 4);
+        for (size_t k = 0; k < seen.text.len; k++) assert_in_range(seen.text.data[k], '0', '9');
+        seen_release(&seen);
+    }
+    assert_int_equal(a.at, 0); // the caller's state is not touched
+    assert_int_equal(n_states, 0);
+    close_all();
+}
+
+static void test_constraint_word(void **state) {
+    (void)state;
+    struct automaton a = {.word = "hippopotamus"};
+    struct tern_constraint c = constraint_of(&a);
+    struct seen seen;
+    struct tern_request_options o = moon_request(20);
+    o.ignore_eos = false;
+    o.temperature = 1;
+    o.constraint = &c;
+    open_pico(256, 1);
+    seen_run(&seen, session, &o);
+    assert_true(str_eqz(buf_str(&seen.text), "hippopotamus"));
+    assert_int_equal(seen.finish, TERN_FINISH_STOP);
+    assert_int_equal(seen.ids[seen.n_ids - 1], EOS);
+    assert_int_equal(n_states, 0);
+    seen_release(&seen);
+    close_all();
+}
+
+static bool advance_never(void *state, int32_t id) {
+    (void)state;
+    (void)id;
+    return false;
+}
+static void *clone_never(const void *state) {
+    (void)state;
+    return NULL;
+}
+
+static void test_constraint_faults(void **state) {
+    (void)state;
+    struct automaton none = {.refuses_all = true}, digits = {.digits = 1};
+    struct tern_constraint c = constraint_of(&none);
+    struct tern_err err;
+    struct tern_request_options o = moon_request(8);
+    o.constraint = &c;
+    open_pico(256, 1);
+    refused_run(session, &o, TERN_INVALID_ARGUMENT, &err);
+    assert_non_null(strstr(err.message, "constraint"));
+    c = constraint_of(&digits);
+    c.advance = advance_never;
+    refused_run(session, &o, TERN_INVALID_ARGUMENT, &err);
+    assert_non_null(strstr(err.message, "constraint"));
+    c.state_clone = clone_never;
+    refused_run(session, &o, TERN_NO_MEMORY, &err);
+    assert_int_equal(n_states, 0);
+    close_all();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_seed),
+        cmocka_unit_test(test_greedy_ignores),
+        cmocka_unit_test(test_logprobs),
+        cmocka_unit_test(test_logit_bias),
+        cmocka_unit_test(test_everything_banned),
+        cmocka_unit_test(test_constraint_digits),
+        cmocka_unit_test(test_constraint_word),
+        cmocka_unit_test(test_constraint_faults),
+    };
+    return cmocka_run_group_tests_name("sampling and constraints", tests, fixture_setup, fixture_teardown);
+}
