@@ -1,6 +1,6 @@
 // The work of a request: prompt in chunks of the window, then one token a step. Copies of the convolution rows are kept
-// where a later request may begin: at the last multiple of OP_BLOCK before the prompt's end (the same prompt again, or one
-// that differs in its last words), at the prompt's end (another answer), and at the answer's end (the next turn).
+// where a later request may begin: at the last multiple of OP_BLOCK before the prompt's end (the same prompt again, or
+// one that differs in its last words), at the prompt's end (another answer), and at the answer's end (the next turn).
 #include "base/base.h"
 #include "request_int.h"
 

@@ -1,5 +1,5 @@
-// Small random LFM2 and Llama models, from both kinds of file, against transformers in float32 (test/data/hf): logits of
-// every row and the residual after each layer, for each instruction set, in one window and in chunks of 7 rows.
+// Small random LFM2 and Llama models, from both kinds of file, against transformers in float32 (test/data/hf): logits
+// of every row and the residual after each layer, for each instruction set, in one window and in chunks of 7 rows.
 #include "base/base.h"
 #include "model_runner.h"
 

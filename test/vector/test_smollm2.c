@@ -1,8 +1,9 @@
-// SmolLM2-135M-Instruct (tools/fetch_smollm2.sh), when its file is there: prompt ids against the `tokenizers` package, 32
-// greedy tokens of ten prompts against transformers in float32 on the dequantised weights (test/data/smollm2). fp32
-// class: every token. int8 class: every token whose gap between first and second logit is at least 4 times the class's
-// logit error (root mean square difference to the fp32 class over the 64 largest of each prompt's last row, itself bounded); as in
-// test_pico_int8.c the sequence goes on with the reference's token behind a near tie.
+// SmolLM2-135M-Instruct (tools/fetch_smollm2.sh), when its file is there: prompt ids against the `tokenizers`
+// package, 32 greedy tokens of ten prompts against transformers in float32 on the dequantised weights
+// (test/data/smollm2). fp32 class: every token. int8 class: every token whose gap between first and second logit is
+// at least 4 times the class's logit error (root mean square difference to the fp32 class over the 64 largest of each
+// prompt's last row, itself bounded); as in test_pico_int8.c the sequence goes on with the reference's token behind a
+// near tie.
 #include "base/base.h"
 #include "golden_file.h"
 #include "model_runner.h"

@@ -2,8 +2,8 @@
 """Makes test/data/hf: small random LFM2 and Llama models, each as a Hugging Face folder and as a GGUF file, with what
 transformers computes from them in float32.   (pip install torch transformers gguf)
 
-Weights are k/1024 with |k| < 256 (norms: 0.75 to 1.25 in steps of 1/128), so F32, F16 and BF16 hold the same numbers and
-every file of a model means the same. expect.bin, little-endian: "TVEC", then u32 rows, vocabulary, layers, width; i32
+Weights are k/1024 with |k| < 256 (norms: 0.75 to 1.25 in steps of 1/128), so F32, F16 and BF16 hold the same numbers
+and every file of a model means the same. expect.bin, little-endian: "TVEC", then u32 rows, vocabulary, layers, width; i32
 ids of the rows; float logits [row][vocabulary]; float residual after each layer at the last row [layer][width].
 """
 import json

@@ -1,5 +1,5 @@
-// For tests through the public interface: the script model (test/data/gguf/script-lfm2.gguf), whose greedy answer to the
-// user message sNN is known token by token, and pico.
+// For tests through the public interface: the script model (test/data/gguf/script-lfm2.gguf), whose greedy answer to
+// the user message sNN is known token by token, and pico.
 #pragma once
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,6 @@
 // Several sessions of one engine, and the memory that an engine says it needs: mixed answers are those of each alone
-// (case H11), from one thread and from several; the worst case is computed, refused when too large, and kept (case Y01).
+// (case H11), from one thread and from several; the worst case is computed, refused when too large, and kept (case
+// Y01).
 #include "engine_fixture.h"
 
 #include <stdio.h>

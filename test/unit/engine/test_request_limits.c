@@ -1,5 +1,5 @@
-// What ends an answer or refuses a prompt: n_max, the context (cases K01, K04), stop strings, cancelling, options out of
-// range. After each of them the session serves the next request exactly.
+// What ends an answer or refuses a prompt: n_max, the context (cases K01, K04), stop strings, cancelling, options out
+// of range. After each of them the session serves the next request exactly.
 #include "engine_fixture.h"
 
 #include <stdio.h>

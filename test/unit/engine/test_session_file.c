@@ -1,5 +1,5 @@
-// Saved sessions: saved after any number of tokens and restored by another process's engine, the text goes on as without
-// the pause (case H10); what is foreign, cut or damaged is refused and changes nothing.
+// Saved sessions: saved after any number of tokens and restored by another process's engine, the text goes on as
+// without the pause (case H10); what is foreign, cut or damaged is refused and changes nothing.
 #include "engine_fixture.h"
 
 #include <stdio.h>

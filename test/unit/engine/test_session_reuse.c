@@ -1,5 +1,5 @@
-// What a session keeps of earlier requests changes the time, never the answer: two turns, the same prompt again, answers
-// whose text tokenises otherwise (case H07), truncation, forks, and work cut short.
+// What a session keeps of earlier requests changes the time, never the answer: two turns, the same prompt again,
+// answers whose text tokenises otherwise (case H07), truncation, forks, and work cut short.
 #include "engine_fixture.h"
 
 #include <stdio.h>
