@@ -171,8 +171,8 @@ enum tern_status model_open_table(struct model **out, const char *path, struct t
 // A single file in memory, borrowed until model_close: GGUF as model_open does, safetensors as model_open_table does.
 enum tern_status model_open_memory(struct model **out, const char *name, const void *data, size_t size,
                                    struct tern_err *err);
-// A drafter of `target`, which outlives it: GGUF of architecture dflash (llama.cpp) or dflash-draft (ik_llama.cpp), or a
-// folder as Liquid AI and DeepSeek publish them. Refuses a drafter that was made for another model: other vocabulary,
+// A drafter of `target`, which outlives it: GGUF of architecture dflash (llama.cpp) or dflash-draft (ik_llama.cpp), or
+// a folder as Liquid AI and DeepSeek publish them. Refuses a drafter that was made for another model: other vocabulary,
 // widths, layers. What the file lacks of embedding and output is the target's.
 enum tern_status model_open_drafter(struct model **out, const char *path, const struct model *target,
                                     struct tern_err *err);

@@ -1,5 +1,5 @@
-// A small DSpark drafter in memory for a tiny model (tiny_model.h): attention layers with norms of q and k, the target's
-// embedding and output, a Markov head. Random weights, equal for equal arguments.
+// A small DSpark drafter in memory for a tiny model (tiny_model.h): attention layers with norms of q and k, the
+// target's embedding and output, a Markov head. Random weights, equal for equal arguments.
 #pragma once
 #include "base/base.h"
 #include "model/model.h"
