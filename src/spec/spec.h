@@ -143,9 +143,9 @@ enum tree_method {
 // the base logit of ids[i], or of id i where ids is NULL and n is n_vocab. -infinity bans a child.
 typedef void tree_bias_fn(void *arg, const struct token_tree *t, int node, const int32_t *ids, int n, float *out);
 
-// How the sampler will choose, so that drafts are ranked with its own noise: a child at depth d is scored by base + bias
-// + T · Gumbel(seed, pos + d - 1, id), and loses as much again as it lies below the filters' floor. At T = 0 that is the
-// plain rule, which treats the drafter's error as noise of size 1 on the logits.
+// How the sampler will choose, so that drafts are ranked with its own noise: a child at depth d is scored by base +
+// bias + T · Gumbel(seed, pos + d - 1, id), and loses as much again as it lies below the filters' floor. At T = 0 that
+// is the plain rule, which treats the drafter's error as noise of size 1 on the logits.
 struct tree_noise {
     float temperature; // 0: none
     uint64_t seed;
@@ -218,7 +218,7 @@ void path_step_add(struct step_builder *b, int seq, const struct step *verify, i
 
 // ------------------------------------------------------------------------------------------------------ n-gram drafter
 //
-// A suffix automaton over the text so far. Appending is O(1) amortised (about 0.2 µs), the longest suffix that occurred
+// A suffix automaton over the text so far. Appending is O(1) amortised (about 0.1 µs), the longest suffix that occurred
 // before is always at hand. About 130 bytes a token of capacity. A full one starts again from the newer half of its
 // text, which costs as much as appending that.
 
