@@ -60,6 +60,8 @@ void model_opts_table(struct model_opts *o, struct opt table[MODEL_OPTS_N]);
 // Opens the engine: the model named, $TERN_MODEL, or the built-in pico. Progress on a terminal. On failure tells and
 // returns the exit code to use, else 0.
 int engine_open_told(const struct command *c, struct model_opts *o, struct tern_engine **out);
+// The model used when none is named: its bytes in the program, or else (data NULL) the path it was installed under.
+struct str builtin_model(const char **path);
 
 struct sample_opts {
     struct tern_request_options request;

@@ -54,6 +54,16 @@ static bool load_on_progress(void *arg, const char *stage, uint64_t done, uint64
     return true;
 }
 
+struct str builtin_model(const char **path) {
+#ifdef TERN_EMBED_PICO
+    *path = NULL;
+    return (struct str){(const char *)tern_pico_begin, (size_t)(tern_pico_end - tern_pico_begin)};
+#else
+    *path = TERN_DATADIR "/pico.gguf";
+    return (struct str){0};
+#endif
+}
+
 int engine_open_told(const struct command *c, struct model_opts *o, struct tern_engine **out) {
     static const char *const kv[] = {"f16", "q8", "f32"}, *const classes[] = {"auto", "int8", "fp32"};
     int i = 0;
@@ -65,12 +75,9 @@ int engine_open_told(const struct command *c, struct model_opts *o, struct tern_
     o->engine.pack_cache = !o->no_pack_cache;
     struct tern_err err = {0};
     if (!o->engine.model_path && !o->engine.shape) {
-#ifdef TERN_EMBED_PICO
-        o->engine.model_data = tern_pico_begin;
-        o->engine.model_data_len = (size_t)(tern_pico_end - tern_pico_begin);
-#else
-        o->engine.model_path = TERN_DATADIR "/pico.gguf";
-#endif
+        struct str data = builtin_model(&o->engine.model_path);
+        o->engine.model_data = data.data;
+        o->engine.model_data_len = data.len;
     }
     struct load_view view = {0};
     o->engine.on_progress = load_on_progress;

@@ -41,10 +41,11 @@ static int program_print(const struct command *c, const struct model *m, const s
 static int explain_main(const struct command *c, int argc, char **argv) {
     const char *kind = "whole", *path = env_get("TERN_MODEL");
     int window = 64, begin = 0, end = 0, index = 0, ctx = 512;
-    bool logits = false;
+    bool logits = false, program = true;
     const struct opt rows[] = {
         {"--model", 'm', "PATH", OPT_TEXT, &path, 0, 0, "GGUF file or Hugging Face folder"},
-        {"--program", 0, "KIND", OPT_TEXT, &kind, 0, 0, "whole (default), layers, segment, attention, commit, encoder"},
+        {"--program", 0, NULL, OPT_FLAG, &program, 0, 0, "the operations of a program (what it prints without, too)"},
+        {"--kind", 0, "KIND", OPT_TEXT, &kind, 0, 0, "whole (default), layers, segment, attention, commit, encoder"},
         {"--window", 0, "N", OPT_INT, &window, 1, STEP_WINDOW_MAX, "rows (default 64)"},
         {"--begin", 0, "N", OPT_INT, &begin, 0, MODEL_LAYERS_MAX, "layers: first"},
         {"--end", 0, "N", OPT_INT, &end, 0, MODEL_LAYERS_MAX, "layers: one past the last (default: all)"},
@@ -56,7 +57,7 @@ static int explain_main(const struct command *c, int argc, char **argv) {
     int n_args, code;
     if (!opts_parse(c, tables, argc, argv, &n_args, &code)) return code;
     if (n_args == 1) path = argv[1];
-    if (!path || n_args > 1) return usage_error(c, "one model expected: a GGUF file or a Hugging Face folder");
+    if (n_args > 1) return usage_error(c, "one model expected: a GGUF file or a Hugging Face folder");
     struct prog_spec spec = {.window = window,
                              .layer_begin = begin,
                              .layer_end = end,
@@ -64,10 +65,13 @@ static int explain_main(const struct command *c, int argc, char **argv) {
                              .n_out_max = -1,
                              .kv_type = OP_KV_F16};
     if (!kind_find(kind, &spec.kind))
-        return usage_error(c, "--program wants whole, layers, segment, attention, commit or encoder, not '%s'", kind);
+        return usage_error(c, "--kind wants whole, layers, segment, attention, commit or encoder, not '%s'", kind);
     struct tern_err err = {0};
     struct model *m;
-    if (model_open(&m, path, &err) != TERN_OK) return fail_told(c, &err);
+    struct str data = {0};
+    if (!path) data = builtin_model(&path);
+    if ((data.data ? model_open_memory(&m, "pico", data.data, data.len, &err) : model_open(&m, path, &err)) != TERN_OK)
+        return fail_told(c, &err);
     if (end == 0) spec.layer_end = m->hyper.n_layers;
     bool head = spec.kind == PROG_WHOLE || (spec.kind == PROG_LAYERS && spec.layer_end == m->hyper.n_layers) ||
                 spec.kind == PROG_SEGMENT;
@@ -77,4 +81,4 @@ static int explain_main(const struct command *c, int argc, char **argv) {
     return code;
 }
 
-const struct command command_explain = {"explain", "MODEL", "the programs that a model becomes", NULL, explain_main};
+const struct command command_explain = {"explain", "[MODEL]", "the programs that a model becomes", NULL, explain_main};

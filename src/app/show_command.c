@@ -46,13 +46,16 @@ static int show_main(const struct command *c, int argc, char **argv) {
     if (!opts_parse(c, tables, argc, argv, &n_args, &code)) return code;
     const char *path = n_args == 1 ? argv[1] : NULL;
     if (!path && n_args == 0) path = env_get("TERN_MODEL");
-    if (!path) return usage_error(c, "one model expected: a GGUF file or a Hugging Face folder");
+    if (n_args > 1) return usage_error(c, "one model expected: a GGUF file or a Hugging Face folder");
+    struct str data = {0};
+    if (!path) data = builtin_model(&path);
     struct tern_err err = {0};
     struct model *m;
     // Weights alone, without the config.json that says what they are, still have a table to show.
     struct tern_err table_err = {0};
-    enum tern_status status = model_open(&m, path, &err);
-    if (status != TERN_OK && str_ends(str_from(path), STR(".safetensors")))
+    enum tern_status status =
+        data.data ? model_open_memory(&m, "pico", data.data, data.len, &err) : model_open(&m, path, &err);
+    if (status != TERN_OK && !data.data && str_ends(str_from(path), STR(".safetensors")))
         status = model_open_table(&m, path, &table_err);
     if (status != TERN_OK) return fail_told(c, table_err.code != TERN_OK ? &table_err : &err);
     if (m->arch) hyper_print(m);
@@ -65,4 +68,4 @@ static int show_main(const struct command *c, int argc, char **argv) {
     return EXIT_DONE;
 }
 
-const struct command command_show = {"show", "MODEL", "what a model file holds", NULL, show_main};
+const struct command command_show = {"show", "[MODEL]", "what a model file holds", NULL, show_main};

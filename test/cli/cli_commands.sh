@@ -1,0 +1,78 @@
+#!/bin/sh
+# Each command does what its help says, on the model that comes along and on the script model.
+. test/cli/cli_lib.sh
+
+run show $script_model
+want_code 'show' 0
+want_in 'show' out 'lfm2'
+run show models/pico.gguf
+want_code 'show pico' 0
+want_in 'show pico' out 'Q4_0'
+
+run template -m $script_model '[{"role": "user", "content": "s01"}]'
+want_code 'template' 0
+want_out 'template' '<|startoftext|><|im_start|>user\ns01<|im_end|>\n<|im_start|>assistant\n<|script_s01|>'
+run template -m $script_model --no-prompt '[{"role": "user", "content": "s01"}]'
+want_out 'template --no-prompt' '<|startoftext|><|im_start|>user\ns01<|im_end|>\n'
+
+run tokenize --json 'Hello'
+want_code 'tokenize --json' 0
+want_in 'tokenize --json' out '^\[[0-9, ]*\]$'
+run tokenize --special --bos '<|im_start|>'
+want_out 'tokenize --special --bos' '1 6\n'
+
+run run -m $script_model --max-tokens 2 s21
+want_code 'run -n' 0
+want_out 'run -n' '0001 0\n'
+run run -m $script_model --stop 0003 s21
+want_out 'run --stop' '0001 0002 \n'
+for window in 1 7 256; do
+    run run -m $script_model --window $window --kv q8 --threads 2 --class fp32 s02
+    want_code "run --window $window" 0
+    run run -m $script_model --window $window s15
+    want_out "run --window $window" 'items = [1, 2, 3]; see [get the notes](http://x.example/a) or a[0](b).\n'
+done
+run run -m $script_model --json s04 --tools test/data/script/tools.json
+want_code 'run --tools' 0
+want_in 'run --tools' out '"name": *"get_weather"'
+want_in 'run --tools' out '"finish": *"tool_calls"'
+
+# The built-in model, greedy: the beginning of its golden answer.
+run run -n 12 'What are common mistakes people make with solenogaster?'
+want_code 'run, built-in model' 0
+want_in 'run, built-in model' out '^The solenogaster is a fascinating and complex creature'
+run run --temp 0.8 --seed 5 -n 20 'Tell me a story.'
+cp "$work/out" "$work/first"
+run run --temp 0.8 --seed 5 -n 20 --window 7 'Tell me a story.'
+cmp -s "$work/first" "$work/out" && pass || fail 'the same seed gives another text with another window'
+
+head -c 1500 test/data/pico/heldout.txt >"$work/text"
+run perplexity --row 64 "$work/text"
+want_code 'perplexity' 0
+want_in 'perplexity' out '^perplexity [0-9.]* over'
+
+run explain --program
+want_code 'explain --program' 0
+want_in 'explain --program' out 'attention'
+run doctor
+want_code 'doctor' 0
+want_in 'doctor' out 'cpu'
+
+# The pack cache: an own folder for this test.
+XDG_CACHE_HOME=$work/cache
+export XDG_CACHE_HOME
+run cache list
+want_code 'cache list, empty' 0
+run run -m $script_model s01
+want_out 'run, cold' 'Hello, world.\n'
+run cache verify
+want_code 'cache verify' 0
+run run -m $script_model s01
+want_out 'run, warm' 'Hello, world.\n'
+run cache prune
+want_code 'cache prune' 0
+HOME=/nonexistent XDG_CACHE_HOME=/proc/nonexistent run run -m $script_model s01
+want_out 'run without a place for a cache' 'Hello, world.\n'
+run run -m $script_model --no-pack-cache s01
+want_out 'run --no-pack-cache' 'Hello, world.\n'
+finish
