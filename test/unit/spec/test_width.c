@@ -327,8 +327,9 @@ static void test_replay(void **state) {
     b = a;
     for (int i = 0; i < 500; i++) run_round(&a, i / 100 % 4, (enum width_class)(i / 100 % 4));
     for (int i = 0; i < 500; i++) run_round(&b, i / 100 % 4, (enum width_class)(i / 100 % 4));
-    assert_memory_equal(&a.w, &b.w, sizeof a.w);
-    assert_true(a.cost == b.cost && a.n_tokens == b.n_tokens);
+    assert_true(a.cost == b.cost && a.n_tokens == b.n_tokens && a.n_drafted == b.n_drafted);
+    for (int c = 0; c < WIDTH_CLASSES; c++)
+        assert_memory_equal(a.w.stats[c].hits, b.w.stats[c].hits, sizeof a.w.stats[c].hits);
     for (int r = 0; r <= WIDTH_PROBE; r++) assert_true(strcmp(width_reason_name((enum width_reason)r), "unknown") != 0);
 }
 
@@ -373,7 +374,10 @@ static void test_text(void **state) {
     width_text_init(&pieces);
     width_text_put(&whole, text, strlen(text));
     for (size_t i = 0; i < strlen(text); i++) width_text_put(&pieces, text + i, 1);
-    assert_memory_equal(&whole, &pieces, sizeof whole);
+    assert_int_equal(whole.signs_code, pieces.signs_code);
+    assert_int_equal(whole.signs_math, pieces.signs_math);
+    assert_int_equal(whole.now, pieces.now);
+    assert_int_equal(whole.now, WIDTH_CODE);
 }
 
 int main(void) {
