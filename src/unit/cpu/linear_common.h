@@ -5,12 +5,30 @@
 #include "unit/cpu/pack_layout.h"
 
 // Loops over rows, quads and halves have a count that is constant once inlined; unrolled, their arrays are registers.
-#if defined(__clang__)
+// Builds with a sanitizer leave the loops as they are, and make do with fewer row counts: with every access checked, the
+// unrolled functions take minutes to compile.
+#if defined(__SANITIZE_ADDRESS__)
+#define LINEAR_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(undefined_behavior_sanitizer)
+#define LINEAR_SANITIZED 1
+#endif
+#endif
+#if defined(LINEAR_SANITIZED) && LINEAR_ROWS > 4
+#undef LINEAR_ROWS
+#define LINEAR_ROWS 4
+#endif
+#if defined(UNROLL) // the plain C kernels leave both to the compiler: one function for all packs and rows will do
+#elif defined(LINEAR_SANITIZED)
+#define UNROLL
+#elif defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
-#define UNROLL _Pragma("GCC unroll 16")
+#define UNROLL _Pragma("GCC unroll 32")
 #endif
+#if !defined(LINEAR_INLINE)
 #define LINEAR_INLINE inline __attribute__((always_inline))
+#endif
 
 // Rows of activations that share one pass over a chunk of weights.
 #define LINEAR_SET_ROWS CPU_ROWS_FEW
@@ -33,16 +51,14 @@ static inline int part_begin(int n, int n_parts, int i) { return n / n_parts * i
 #define LINEAR_NAME(pack, tile) LINEAR_NAME3(k_linear_, pack##_##tile, LINEAR_ISA)
 #define TILE_FN(pack, rows) \
     static void tile_##pack##_##rows(const struct tile_job *j) { tile_run(j, CPU_PACK_##pack, rows); }
-#if LINEAR_ROWS == 16
-#define TILE_EACH(X, pack)                                                                                            \
-    X(pack, 1)                                                                                                        \
-    X(pack, 2)                                                                                                        \
-    X(pack, 3)                                                                                                        \
-    X(pack, 4) X(pack, 5) X(pack, 6) X(pack, 7) X(pack, 8) X(pack, 9) X(pack, 10) X(pack, 11) X(pack, 12) X(pack, 13) \
-        X(pack, 14) X(pack, 15) X(pack, 16)
-#else
-#define TILE_EACH(X, pack) X(pack, 1) X(pack, 2) X(pack, 3) X(pack, 4)
-#endif
+#define TILE_EACH_4(X, pack) X(pack, 1) X(pack, 2) X(pack, 3) X(pack, 4)
+#define TILE_EACH_6(X, pack) TILE_EACH_4(X, pack) X(pack, 5) X(pack, 6)
+#define TILE_EACH_16(X, pack) \
+    TILE_EACH_6(X, pack)      \
+    X(pack, 7) X(pack, 8) X(pack, 9) X(pack, 10) X(pack, 11) X(pack, 12) X(pack, 13) X(pack, 14) X(pack, 15) X(pack, 16)
+#define TILE_EACH_CAT(n) TILE_EACH_##n
+#define TILE_EACH_N(n) TILE_EACH_CAT(n)
+#define TILE_EACH TILE_EACH_N(LINEAR_ROWS)
 #define TILE_NAME(pack, rows) tile_##pack##_##rows,
 #define LINEAR_KERNELS(pack, name)                                                                                   \
     TILE_EACH(TILE_FN, pack)                                                                                         \

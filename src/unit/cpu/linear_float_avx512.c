@@ -1,25 +1,16 @@
 // The float linear kernels for AVX-512.
 #include "base/base.h"
-#include <immintrin.h>
 
 #define LINEAR_ISA avx512
 #define LINEAR_ROWS 16
-#define LINEAR_PREFETCH 2048
+#define LINEAR_ACCS 24
+#define LINEAR_PREFETCH 4096
 #include "unit/cpu/linear_common.h"
+#include "unit/cpu/linear_avx512.h"
 
-typedef __m512 vec_f;
-
-static inline vec_f vec_f_zero(void) { return _mm512_setzero_ps(); }
-static inline vec_f vec_f_dup(const void *p) { return _mm512_set1_ps(f32_from_bits(load_u32(p))); }
-static inline vec_f vec_f_load(const void *p) { return _mm512_loadu_ps(p); }
-static inline void vec_f_store(void *p, vec_f v) { _mm512_storeu_ps(p, v); }
-static inline vec_f vec_f_half(const uint8_t *p) {
-    return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)p));
-}
 static inline vec_f vec_f_bf16(const uint8_t *p) {
     const __m256i v = _mm256_load_si256((const __m256i *)(const void *)p);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
 }
-static inline vec_f vec_f_fma(vec_f a, vec_f b, vec_f c) { return _mm512_fmadd_ps(a, b, c); }
 
 #include "unit/cpu/linear_float.inc"

@@ -5,13 +5,13 @@
 // added in 16 bits before they are widened. For 8 bits the signs are moved from the weight to the activation
 // (|w| * sign(w) x), where a pair reaches 2 * 128 * 127 = 32,512: exact, too, since activations are never -128.
 #include "base/base.h"
-#include <immintrin.h>
 
 #define LINEAR_ISA avx2
 #define LINEAR_ROWS 4
-#define LINEAR_PREFETCH 1024
+#define LINEAR_PREFETCH 4096
 #define LINEAR_SIGNED_BYTES 1 // vec_dot takes 8-bit weights as signed: the packed offset is undone there
 #include "unit/cpu/linear_common.h"
+#include "unit/cpu/linear_avx2.h"
 
 typedef struct {
     __m256i a, b;
@@ -19,9 +19,6 @@ typedef struct {
 typedef struct {
     __m256i a, b;
 } vec_i;
-typedef struct {
-    __m256 a, b;
-} vec_f;
 
 static inline __m256i line_half(const void *p) { return _mm256_loadu_si256(p); }
 static inline vec_w vec_w_load(const uint8_t *p) { return (vec_w){line_half(p), line_half(p + 32)}; }
@@ -56,22 +53,6 @@ static inline vec_i vec_i_add(vec_i x, vec_i y) {
     return (vec_i){_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)};
 }
 
-static inline vec_f vec_f_zero(void) { return (vec_f){_mm256_setzero_ps(), _mm256_setzero_ps()}; }
-static inline vec_f vec_f_dup(const void *p) {
-    const __m256 v = _mm256_broadcast_ss(p);
-    return (vec_f){v, v};
-}
-static inline vec_f vec_f_load(const void *p) {
-    return (vec_f){_mm256_loadu_ps(p), _mm256_loadu_ps((const float *)p + 8)};
-}
-static inline void vec_f_store(void *p, vec_f v) {
-    _mm256_storeu_ps(p, v.a);
-    _mm256_storeu_ps((float *)p + 8, v.b);
-}
-static inline __m128i line_quarter(const uint8_t *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
-static inline vec_f vec_f_half(const uint8_t *p) {
-    return (vec_f){_mm256_cvtph_ps(line_quarter(p)), _mm256_cvtph_ps(line_quarter(p + 16))};
-}
 static inline vec_f vec_f_u8(const uint8_t *p) {
     const __m128i v = line_quarter(p);
     return (vec_f){_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(v)),
@@ -87,9 +68,6 @@ static inline vec_f vec_f_negate(vec_f v) {
     return (vec_f){_mm256_xor_ps(v.a, s), _mm256_xor_ps(v.b, s)};
 }
 static inline vec_f vec_f_mul(vec_f x, vec_f y) { return (vec_f){_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)}; }
-static inline vec_f vec_f_fma(vec_f x, vec_f y, vec_f z) {
-    return (vec_f){_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
-}
 static inline vec_f vec_f_from_i(vec_i v) { return (vec_f){_mm256_cvtepi32_ps(v.a), _mm256_cvtepi32_ps(v.b)}; }
 
 static LINEAR_INLINE __m256i widen_add(__m256i acc, __m256i pairs) {

@@ -1,17 +1,16 @@
 // The int8 linear kernels for AVX-512 VNNI: a quad line is one register, a product with four activation bytes of every
 // output one instruction, whose operand is broadcast from memory.
 #include "base/base.h"
-#include <immintrin.h>
 
 #define LINEAR_ISA avx512vnni
 #define LINEAR_ROWS 16 // 8 registers of weights, 16 accumulators, the rest for scales and sums in flight
-#define LINEAR_PREFETCH 2048
+#define LINEAR_PREFETCH 4096
 #define LINEAR_SIGNED_BYTES 0 // vec_dot takes 8-bit weights as they are packed
 #include "unit/cpu/linear_common.h"
+#include "unit/cpu/linear_avx512.h"
 
 typedef __m512i vec_w;
 typedef __m512i vec_i;
-typedef __m512 vec_f;
 
 static inline vec_w vec_w_load(const uint8_t *p) { return _mm512_load_si512(p); }
 static inline vec_w vec_w_low(vec_w v) { return _mm512_and_si512(v, _mm512_set1_epi8(15)); }
@@ -34,13 +33,6 @@ static inline vec_i vec_i_load(const void *p) { return _mm512_loadu_si512(p); }
 static inline void vec_i_store(void *p, vec_i v) { _mm512_storeu_si512(p, v); }
 static inline vec_i vec_i_add(vec_i a, vec_i b) { return _mm512_add_epi32(a, b); }
 
-static inline vec_f vec_f_zero(void) { return _mm512_setzero_ps(); }
-static inline vec_f vec_f_dup(const void *p) { return _mm512_set1_ps(f32_from_bits(load_u32(p))); }
-static inline vec_f vec_f_load(const void *p) { return _mm512_loadu_ps(p); }
-static inline void vec_f_store(void *p, vec_f v) { _mm512_storeu_ps(p, v); }
-static inline vec_f vec_f_half(const uint8_t *p) {
-    return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)p));
-}
 static inline vec_f vec_f_u8(const uint8_t *p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_load_si128((const __m128i *)(const void *)p)));
 }
@@ -49,14 +41,17 @@ static inline vec_f vec_f_s8(const uint8_t *p) {
 }
 static inline vec_f vec_f_negate(vec_f v) { return _mm512_xor_ps(v, _mm512_set1_ps(-0.0f)); }
 static inline vec_f vec_f_mul(vec_f a, vec_f b) { return _mm512_mul_ps(a, b); }
-static inline vec_f vec_f_fma(vec_f a, vec_f b, vec_f c) { return _mm512_fmadd_ps(a, b, c); }
 static inline vec_f vec_f_from_i(vec_i v) { return _mm512_cvtepi32_ps(v); }
 
-// acc + the products of n quads.
+// acc + the products of n quads. In assembly, since gcc 12 loads the broadcast into a register of its own, and the
+// processor then runs out of registers for rows in flight: 340 instead of 530 GOP/s at 64 rows of Q4_0 (Sapphire
+// Rapids, peak 745).
 static LINEAR_INLINE vec_i vec_dot(vec_i acc, const vec_w *w, int n, const int8_t *x, int bits) {
     (void)bits;
     UNROLL
-    for (int q = 0; q < n; q++) acc = _mm512_dpbusd_epi32(acc, w[q], vec_i_dup(x + 4 * q));
+    for (int q = 0; q < n; q++) {
+        __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(w[q]), "m"(*(const int8_t(*)[4])(x + 4 * q)));
+    }
     return acc;
 }
 

@@ -1,14 +1,15 @@
 // The int8 linear kernels in plain C: lanes are arrays, which compilers vectorise as far as the base instruction set
 // goes. fmaf is the library's where the machine's base set has no fused multiply-add.
 #include "base/base.h"
-#include <math.h>
 
 #define LINEAR_ISA scalar
 #define LINEAR_ROWS 4
+#define UNROLL
+#define LINEAR_INLINE inline
 #define LINEAR_PREFETCH 1024
 #define LINEAR_SIGNED_BYTES 0 // vec_dot takes 8-bit weights as they are packed
 #include "unit/cpu/linear_common.h"
-#define LANES for (int i = 0; i < 16; i++)
+#include "unit/cpu/linear_scalar.h"
 #define BYTES for (int i = 0; i < 64; i++)
 
 typedef struct {
@@ -17,9 +18,6 @@ typedef struct {
 typedef struct {
     int32_t v[16];
 } vec_i;
-typedef struct {
-    float v[16];
-} vec_f;
 
 static inline vec_w vec_w_load(const uint8_t *p) {
     vec_w w;
@@ -60,23 +58,6 @@ static inline vec_i vec_i_add(vec_i a, vec_i b) {
     return a;
 }
 
-static inline vec_f vec_f_zero(void) { return (vec_f){{0}}; }
-static inline vec_f vec_f_dup(const void *p) {
-    vec_f r;
-    LANES r.v[i] = f32_from_bits(load_u32(p));
-    return r;
-}
-static inline vec_f vec_f_load(const void *p) {
-    vec_f r;
-    memcpy(r.v, p, sizeof(r.v));
-    return r;
-}
-static inline void vec_f_store(void *p, vec_f a) { memcpy(p, a.v, sizeof(a.v)); }
-static inline vec_f vec_f_half(const uint8_t *p) {
-    vec_f r;
-    LANES r.v[i] = f16_to_f32(load_u16(p + 2 * i));
-    return r;
-}
 static inline vec_f vec_f_u8(const uint8_t *p) {
     vec_f r;
     LANES r.v[i] = (float)p[i];
@@ -94,10 +75,6 @@ static inline vec_f vec_f_negate(vec_f a) {
 static inline vec_f vec_f_mul(vec_f a, vec_f b) {
     LANES a.v[i] *= b.v[i];
     return a;
-}
-static inline vec_f vec_f_fma(vec_f a, vec_f b, vec_f c) {
-    LANES c.v[i] = fmaf(a.v[i], b.v[i], c.v[i]);
-    return c;
 }
 static inline vec_f vec_f_from_i(vec_i a) {
     vec_f r;
