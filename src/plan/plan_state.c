@@ -68,7 +68,7 @@ enum tern_status plan_block_copy(struct plan *p, int32_t dst, int32_t src, struc
 enum tern_status plan_slot_copy(struct plan *p, int32_t dst, int32_t src, struct tern_err *err) {
     TRY(slot_check(p, dst, err));
     TRY(slot_check(p, src, err));
-    if (!p->pool.conv || dst == src) return TERN_OK;
+    if (p->pool.layout.slot_bytes == 0 || dst == src) return TERN_OK;
     return unit_driver_of(p->state_unit)
         ->buffer_copy(p->state_unit, p->pool.conv, slot_at(p, dst), p->pool.conv, slot_at(p, src),
                       p->pool.layout.slot_bytes, err);
@@ -94,14 +94,14 @@ enum tern_status plan_block_write(struct plan *p, int32_t block, const void *in,
 
 enum tern_status plan_slot_read(struct plan *p, int32_t slot, void *out, struct tern_err *err) {
     TRY(slot_check(p, slot, err));
-    if (!p->pool.conv) return TERN_OK;
+    if (p->pool.layout.slot_bytes == 0) return TERN_OK;
     return unit_driver_of(p->state_unit)
         ->buffer_read(p->state_unit, p->pool.conv, slot_at(p, slot), out, p->pool.layout.slot_bytes, err);
 }
 
 enum tern_status plan_slot_write(struct plan *p, int32_t slot, const void *in, struct tern_err *err) {
     TRY(slot_check(p, slot, err));
-    if (!p->pool.conv) return TERN_OK;
+    if (p->pool.layout.slot_bytes == 0) return TERN_OK;
     return unit_driver_of(p->state_unit)
         ->buffer_write(p->state_unit, p->pool.conv, slot_at(p, slot), in, p->pool.layout.slot_bytes, err);
 }
