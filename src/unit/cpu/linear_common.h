@@ -7,10 +7,10 @@
 // Loops over rows, quads and halves have a count that is constant once inlined; unrolled, their arrays are registers.
 // Builds with a sanitizer leave the loops as they are, and make do with fewer row counts: with every access checked, the
 // unrolled functions take minutes to compile.
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define LINEAR_SANITIZED 1
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(undefined_behavior_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(undefined_behavior_sanitizer) || __has_feature(thread_sanitizer)
 #define LINEAR_SANITIZED 1
 #endif
 #endif
