@@ -60,7 +60,7 @@ fuzz:
 	@tools/fuzz.sh $(SECONDS) $(FUZZ)
 
 bench: build
-	build/tern bench
+	bench/run.sh
 
 format:
 	@tools/list_files.sh . | grep -E '^(src|include|test|fuzz|bench)/.*\.(c|h)$$' | grep -v '^test/data/' | \
