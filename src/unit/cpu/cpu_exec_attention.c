@@ -130,7 +130,7 @@ static void pair_add(const struct attn_task *t, int pair, int b) {
 
 // Block b, of which pairs [begin, end) all see n_pos positions.
 static void pairs_run(const struct attn_task *t, int begin, int end, int b, const uint8_t *k_half,
-                      const uint8_t *v_half, int n_pos) {
+                      const uint8_t *v_half, const uint8_t *k_next, const uint8_t *v_next, int n_pos) {
     const float *q[CPU_ATTN_QUERIES];
     struct op_attn_part *parts[CPU_ATTN_QUERIES];
     cpu_attention_block_fn fn = t->r->u->k.attention_block[t->r->layout->kv_type];
@@ -141,7 +141,7 @@ static void pairs_run(const struct attn_task *t, int begin, int end, int b, cons
             q[i] = t->op->in[0] + row * (size_t)t->op->in_cols[0] + pair_column(t, at + i);
             parts[i] = b % OP_ATTN_SPLIT == 0 ? &t->m->split[at + i] : &t->m->block[at + i];
         }
-        fn(q, n, k_half, v_half, n_pos, t->head_dim, parts);
+        fn(q, n, k_half, v_half, k_next, v_next, n_pos, t->head_dim, parts);
         for (int i = 0; i < n; i++) pair_add(t, at + i, b);
     }
 }
@@ -159,12 +159,13 @@ static const uint8_t *v_at(const struct attn_task *t, int b) {
 // A block of the table for all rows that see some of it; neighbours that see as much go together.
 static void shared_block(const struct attn_task *t, int b) {
     const int32_t *n_visible = t->r->p->attn.n_visible + t->chunk->row;
-    const uint8_t *k_half = k_at(t, b), *v_half = v_at(t, b);
+    int ahead = b + 1 < MIN(t->end, t->chunk->n_blocks_shared) ? b + 1 : b;
+    const uint8_t *k_half = k_at(t, b), *v_half = v_at(t, b), *k_next = k_at(t, ahead), *v_next = v_at(t, ahead);
     for (int i = 0, next; i < t->chunk->n_rows; i = next) {
         int n_pos = MIN(n_visible[i] - b * OP_BLOCK, OP_BLOCK);
         for (next = i + 1; next < t->chunk->n_rows; next++)
             if (MIN(n_visible[next] - b * OP_BLOCK, OP_BLOCK) != n_pos) break;
-        if (n_pos > 0) pairs_run(t, i * t->n_queries, next * t->n_queries, b, k_half, v_half, n_pos);
+        if (n_pos > 0) pairs_run(t, i * t->n_queries, next * t->n_queries, b, k_half, v_half, k_next, v_next, n_pos);
     }
 }
 
@@ -208,9 +209,11 @@ static void tree_rows(const struct attn_task *t) {
         int n_visible = t->r->p->attn.n_visible[t->chunk->row + i];
         int end = MIN(t->end, row_blocks(t, i));
         tail_path(t, t->chunk->row + i);
-        for (int b = MAX(t->begin, t->chunk->n_blocks_shared); b < end; b++)
-            pairs_run(t, i * t->n_queries, (i + 1) * t->n_queries, b, tail_half(t, b, false), tail_half(t, b, true),
+        for (int b = MAX(t->begin, t->chunk->n_blocks_shared); b < end; b++) {
+            const uint8_t *k_half = tail_half(t, b, false), *v_half = tail_half(t, b, true);
+            pairs_run(t, i * t->n_queries, (i + 1) * t->n_queries, b, k_half, v_half, k_half, v_half,
                       MIN(n_visible - b * OP_BLOCK, OP_BLOCK));
+        }
     }
 }
 

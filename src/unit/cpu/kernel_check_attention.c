@@ -64,7 +64,8 @@ static void block_call(void *arg) {
     struct attn_case *c = arg;
     const float *q[CPU_ATTN_QUERIES];
     for (int i = 0; i < c->n_q; i++) q[i] = c->q[i];
-    ((cpu_attention_block_fn)c->row->fn)(q, c->n_q, c->k_half, c->v_half, c->n_pos, c->head_dim, c->parts);
+    ((cpu_attention_block_fn)c->row->fn)(q, c->n_q, c->k_half, c->v_half, c->k_want, c->v_want, c->n_pos, c->head_dim,
+                                         c->parts);
 }
 
 static enum tern_status part_compare(const struct attn_case *c, const struct op_attn_part *have,
