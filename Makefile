@@ -60,7 +60,7 @@ fuzz:
 	@tools/fuzz.sh $(SECONDS) $(FUZZ)
 
 bench: build
-	bench/run.sh
+	bench/models.sh
 
 format:
 	@tools/list_files.sh . | grep -E '^(src|include|test|fuzz|bench)/.*\.(c|h)$$' | grep -v '^test/data/' | \

@@ -1,8 +1,8 @@
 // Private to app/: the commands of the program `tern` and what they share.
 //
 // Habits of every command: stdout holds only what was asked for, everything else goes to stderr; exit 0 done, 1 failed,
-// 2 wrong usage, 130 interrupted; errors are one line that says what to do; a broken pipe ends quietly; a full disk is an
-// error. Options are rows of tables from which parsing and --help are made.
+// 2 wrong usage, 130 interrupted; errors are one line that says what to do; a broken pipe ends quietly; a full disk is
+// an error. Options are rows of tables from which parsing and --help are made.
 #pragma once
 #include "base/base.h"
 
@@ -29,8 +29,8 @@ struct opt {
     const char *help;
 };
 struct command;
-// Parses argv[1…) by the tables (each ends with name NULL; tables ends with NULL). Positional arguments stay, in order, in
-// argv[1 … *n_args]. Returns false with *exit_code set: after --help (0) or a usage error (2, already told).
+// Parses argv[1…) by the tables (each ends with name NULL; tables ends with NULL). Positional arguments stay, in order,
+// in argv[1 … *n_args]. Returns false with *exit_code set: after --help (0) or a usage error (2, already told).
 bool opts_parse(const struct command *c, const struct opt *const *tables, int argc, char **argv, int *n_args,
                 int *exit_code);
 // One line on stderr: "tern run: message" and where to look; returns EXIT_USAGE.
@@ -106,6 +106,6 @@ void usage_tell(const struct tern_usage *u); // one line of speeds on stderr
 void interrupt_watch(struct tern_request *r); // NULL: no request; Ctrl-C then quits at once
 bool interrupt_seen(void);
 
-// Reads a prompt: from text (may be NULL), else from file ("-": standard input), else standard input when it is no terminal.
-// Returns 0, or the exit code after telling. *found: false when there is nothing to read.
+// Reads a prompt: from text (may be NULL), else from file ("-": standard input), else standard input when it is no
+// terminal. Returns 0, or the exit code after telling. *found: false when there is nothing to read.
 int prompt_read(const struct command *c, const char *text, const char *file, struct buf *out, bool *found);

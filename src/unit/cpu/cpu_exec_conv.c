@@ -1,8 +1,8 @@
 // The gated short convolution and the commit of a verify step: everything that touches convolution states.
 //
-// A row's taps are u rows of this step, stored rows of the sequence's slot, or zeros, as the step says. The slot that is
-// written may be the one that is read, and stored rows may move down in it, so slots are written when all rows have been
-// computed, and from the oldest row on. The u rows of a step lie in the program's own buffer, which the next
+// A row's taps are u rows of this step, stored rows of the sequence's slot, or zeros, as the step says. The slot that
+// is written may be the one that is read, and stored rows may move down in it, so slots are written when all rows have
+// been computed, and from the oldest row on. The u rows of a step lie in the program's own buffer, which the next
 // convolution overwrites only behind further barriers.
 #include "base/base.h"
 #include "unit/cpu/cpu_unit.h"

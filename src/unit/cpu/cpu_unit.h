@@ -96,12 +96,12 @@ struct cpu_act {
     int32_t *sum;
     size_t x_stride, q_stride, scale_stride;
 };
-// Activations of at most so many values (rows times n_in) are prepared by every member for itself, which is cheaper than
-// sharing them and waiting at one more barrier. 2 threads of a Xeon (Sapphire Rapids), 2026-11: a barrier costs 0.4 us,
-// norm and quantisation of 1,024 values 0.5 us.
+// Activations of at most so many values (rows times n_in) are prepared by every member for itself, which is cheaper
+// than sharing them and waiting at one more barrier. 2 threads of a Xeon (Sapphire Rapids), 2026-11: a barrier costs
+// 0.4 us, norm and quantisation of 1,024 values 0.5 us.
 #define ACT_PRIVATE_VALUES 8192
-// A product whose result is worked on (added, gated, searched) goes through a member's strip buffers: so many rows times
-// as many columns as fit. Kernels rearrange activations per call, so few rows and many columns cost least.
+// A product whose result is worked on (added, gated, searched) goes through a member's strip buffers: so many rows
+// times as many columns as fit. Kernels rearrange activations per call, so few rows and many columns cost least.
 #define STRIP_ROWS 64
 #define STRIP_FLOATS (32 * 1024)
 #define ATTN_PAIRS 64      // (row, query head) pairs of one attention task

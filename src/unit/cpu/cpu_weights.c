@@ -3,8 +3,8 @@
 //
 // All matrices lie in one block in the order of the file, so the source is read once, front to back, and each tensor's
 // pages are given up once packed: memory peaks at the pack plus the largest tensor. The block is what the pack cache
-// keeps; a cached one is mapped in its place. Vectors are small and always made anew. The embedding's rows are read from
-// the source by each step, so its pages stay; where it is also the output matrix it is packed as well.
+// keeps; a cached one is mapped in its place. Vectors are small and always made anew. The embedding's rows are read
+// from the source by each step, so its pages stay; where it is also the output matrix it is packed as well.
 #include "base/base.h"
 #include "unit/cpu/cpu_unit.h"
 #include <stdlib.h>

@@ -282,7 +282,8 @@ enum tern_status kernel_check_qk_norm_rope(const struct kernel_row *row, struct 
     return status;
 }
 
-// ---------------------------------------------------------------------------------------------------- short convolution
+// ---------------------------------------------------------------------------------------------------- short
+// convolution
 
 struct conv_case {
     struct rows_case *rows;

@@ -7,7 +7,8 @@
 // this build would write for this model; the payload is covered by a fast 64-bit check sum that `tern cache verify`
 // looks at (a start must not read a gigabyte). Anything else, a full disk, a read-only home or a lock that is held is a
 // miss with a note: the cache is never needed. Files appear whole (written beside, synced, renamed), so readers need no
-// lock; writers and pruners exclude each other by one lock file. The least recently used files, by time stamp, make room.
+// lock; writers and pruners exclude each other by one lock file. The least recently used files, by time stamp, make
+// room.
 #include "base/base.h"
 #include "unit/cpu/cpu_unit.h"
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-// Weight formats against test/data/op/formats.bin (tools/vectors/make_format_vectors.py), and decompose against dequant.
+// Weight formats against test/data/op/formats.bin (tools/vectors/make_format_vectors.py), and decompose against
+// dequant.
 #include "op_test_util.h"
 #include <math.h>
 

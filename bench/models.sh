@@ -1,5 +1,5 @@
 #!/bin/sh
-# bench/run.sh: what `make bench` does. Whole models: the one that comes along, and the shapes of LFM2 with random weights,
+# bench/models.sh: what `make bench` does. Whole models: the one that comes along, and the shapes of LFM2 with random weights,
 # each beside the read bandwidth measured in the same run. Beside a peer, on the same files: bench/speed.sh.
 set -eu
 cd "$(dirname "$0")/.."
