@@ -49,6 +49,7 @@ static void queue_rewind(struct tern_request *r) {
     if (r->event_at < r->n_events) return;
     r->event_at = r->n_events = 0;
     buf_clear(&r->text);
+    if (r->logprobs_taken == 0) return;
     memmove(r->logprobs, r->logprobs + r->logprobs_taken,
             (r->n_logprobs_held - r->logprobs_taken) * sizeof *r->logprobs);
     r->n_logprobs_held -= r->logprobs_taken;

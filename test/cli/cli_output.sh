@@ -22,7 +22,11 @@ want_in 'run --json' out '^{.*"text": *"caf.*"finish": *"stop".*}$'
 want_in 'run --json' out '"answer_tokens": *25'
 
 # A reader that has seen enough: quiet, with 0 or 141.
-code=$( { { $TERN run -m $script_model --ignore-eos -n 200 s20 2>"$work/err"; echo $? >&3; } | head -c 3 >"$work/out"; } 3>&1)
+{
+    $TERN run -m $script_model --ignore-eos -n 200 s20 2>"$work/err"
+    echo $? >"$work/code"
+} | head -c 3 >"$work/out"
+code=$(cat "$work/code")
 want_code 'broken pipe' 0 141
 want_lines_at_most 'broken pipe' err 0
 
