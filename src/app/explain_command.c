@@ -73,8 +73,10 @@ static int explain_main(const struct command *c, int argc, char **argv) {
     if ((data.data ? model_open_memory(&m, "pico", data.data, data.len, &err) : model_open(&m, path, &err)) != TERN_OK)
         return fail_told(c, &err);
     if (end == 0) spec.layer_end = m->hyper.n_layers;
+    int n_attn = 0;
+    for (int i = 0; i < m->hyper.n_layers; i++) n_attn += m->layers[i].kind == LAYER_ATTENTION;
     bool head = spec.kind == PROG_WHOLE || (spec.kind == PROG_LAYERS && spec.layer_end == m->hyper.n_layers) ||
-                spec.kind == PROG_SEGMENT;
+                (spec.kind == PROG_SEGMENT && spec.index == n_attn); // the last segment
     if (head) spec.outputs = logits ? PROG_OUT_LOGITS : PROG_OUT_ARGMAX;
     code = program_print(c, m, &spec, window, ctx);
     model_close(m);
