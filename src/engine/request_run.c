@@ -4,13 +4,12 @@
 #include "base/base.h"
 #include "request_int.h"
 
-// Rows of the next prompt chunk. A rest longer than a block is cut at the last block boundary before its end.
+// Rows of the next prompt chunk: one that would go over the last block boundary before the prompt's end stops there.
 static int chunk_rows(const struct tern_request *r) {
     size_t left = r->prompt.len - r->prompt_at, len = r->session->len;
-    size_t n = MIN(left, (size_t)r->engine->window);
-    if (n < left || r->session->slot < 0) return (int)n;
-    size_t cut = (len + n - 1) / OP_BLOCK * OP_BLOCK;
-    return cut > len ? (int)(cut - len) : (int)n;
+    size_t n = MIN(left, (size_t)r->engine->window), cut = (len + left - 1) / OP_BLOCK * OP_BLOCK;
+    if (r->session->slot >= 0 && cut > len && cut < len + n) n = cut - len;
+    return (int)n;
 }
 
 static uint32_t wanted_output(const struct tern_request *r) {

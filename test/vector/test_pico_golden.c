@@ -15,6 +15,7 @@
 #define ISA_BEST NULL
 #define SHORT_PROMPT 2 // 16 tokens; what slow arithmetic is tried on
 #define SHORT_GREEDY 6
+#define SHORT_IDS_MAX 64 // with TERN_TEST_SHORT=1 (sanitizers, emulators) longer prompts are left out
 
 static struct golden *golden;
 
@@ -114,13 +115,15 @@ static void test_best_isa(void **state) {
     struct runner r;
     int n = 0;
     runner_open_fp32(&r, ISA_BEST);
+    bool is_short = env_get("TERN_TEST_SHORT") != NULL;
     for (int i = 0; i < golden->n_prompts; i++) {
+        if (is_short && golden->prompts[i].n_ids > SHORT_IDS_MAX) continue;
         prompt_compare(&r, &golden->prompts[i]);
         greedy_compare(&r, &golden->prompts[i], golden->prompts[i].n_greedy);
         n += golden->prompts[i].n_greedy;
     }
-    print_message("greedy tokens: %d of %d\n", n, n);
-    assert_int_equal(n, 512);
+    print_message("greedy tokens: %d equal\n", n);
+    assert_int_equal(n, is_short ? 6 * 64 : 512);
     runner_close(&r);
 }
 

@@ -147,27 +147,28 @@ static void test_threads(void **state) {
 
 static void test_memory(void **state) {
     (void)state;
-    static int32_t ids[1000];
+    static int32_t ids[250];
     struct tern_engine_options o = fixture_options(PICO_MODEL);
     struct tern_engine *e = NULL;
     struct tern_session *sessions[SESSIONS];
     struct tern_model_info info;
     struct tern_err err = {0};
     o.n_sessions = SESSIONS;
+    o.n_ctx = 256;
     uint64_t before = mem_stats_get().bytes_now;
     e = fixture_engine(&o);
     tern_engine_info(e, &info);
     // 6 attention layers, K and V of 2 heads of 64 in 2 bytes.
     assert_int_equal(info.bytes_kv_token, 6 * 2 * 2 * 64 * 2);
-    assert_true(info.bytes_state_max >= SESSIONS * 1024 * info.bytes_kv_token);
+    assert_true(info.bytes_state_max >= SESSIONS * 256 * info.bytes_kv_token);
     uint64_t worst = info.bytes_weights + info.bytes_state_max + info.bytes_work;
     for (int i = 0; i < SESSIONS; i++) sessions[i] = fixture_session(e);
     for (int i = 0; i < (int)ARRAY_LEN(ids); i++) ids[i] = i ? 40 + i * 11 % 16000 : 1;
     for (int i = 0; i < SESSIONS; i++) { // fill every position of every session
         struct seen seen;
-        struct tern_request_options r = ids_request(ids, 1000, -1);
+        struct tern_request_options r = ids_request(ids, 250, -1);
         seen_run(&seen, sessions[i], &r);
-        assert_int_equal(seen.n_ids, 24);
+        assert_int_equal(seen.n_ids, 6);
         seen_release(&seen);
     }
     uint64_t used = mem_stats_get().bytes_now - before;
@@ -186,7 +187,7 @@ static void test_memory(void **state) {
     assert_int_equal(tern_engine_open(&e, &o, &err), TERN_NO_MEMORY);
     assert_null(e);
     assert_non_null(strstr(err.message, "MiB"));
-    assert_non_null(strstr(err.message, "1024 positions"));
+    assert_non_null(strstr(err.message, "256 positions"));
     o.memory_max = 0;
     o.n_ctx = 1 << 20;
     o.n_sessions = 256; // 750 GiB of cache

@@ -35,6 +35,7 @@ static struct tern_request_options chat_options(const struct buf *messages, int 
     tern_request_options_default(&o);
     o.messages_json = (struct tern_str){messages->data, messages->len};
     o.n_max = n_max;
+    o.n_logprobs = 0; // of the chosen tokens: they show what the tokens alone would not
     return o;
 }
 
@@ -54,6 +55,8 @@ static void same_answer(const struct seen *a, const struct seen *b) {
     assert_memory_equal(a->ids, b->ids, a->n_ids * sizeof *a->ids);
     assert_true(str_eq(buf_str(&a->text), buf_str(&b->text)));
     assert_int_equal(a->finish, b->finish);
+    assert_int_equal(a->n_logprobs, b->n_logprobs);
+    assert_true(a->n_logprobs > 0 && a->logprob_sum == b->logprob_sum);
 }
 
 // Runs it in s and in an emptied session; both must answer alike. The result of s stays in seen.
@@ -188,6 +191,36 @@ static void test_truncate(void **state) {
     buf_release(&messages);
 }
 
+// The next token of the script model depends on two tokens that only its convolution rows know: going back must bring
+// the rows of that place.
+static void test_truncate_restores_rows(void **state) {
+    (void)state;
+    char prompt[256];
+    struct seen seen;
+    struct tern_err err = {0};
+    struct tern_engine_options eo = fixture_options(SCRIPT_MODEL);
+    struct tern_engine *e = fixture_engine(&eo);
+    struct tern_session *s = fixture_session(e);
+    const struct script *script = script_get("s21");
+    struct tern_request_options o = script_request(script, prompt), more;
+    o.n_max = 20;
+    seen_run(&seen, s, &o);
+    size_t n_prompt = (size_t)seen.usage.n_prompt;
+    seen_release(&seen);
+    fixture_must(tern_session_truncate(s, n_prompt, &err), &err);
+    tern_request_options_default(&more);
+    more.append = true;
+    more.prompt_ids = script->ids;
+    more.n_prompt_ids = 1;
+    more.n_max = 30;
+    seen_run(&seen, s, &more);
+    assert_int_equal(seen.n_ids, 30);
+    assert_memory_equal(seen.ids, script->ids + 1, 30 * sizeof *seen.ids);
+    seen_release(&seen);
+    tern_session_close(s);
+    tern_engine_close(e);
+}
+
 // A fork goes its own way; both lines answer as sessions that were never forked.
 static void test_fork(void **state) {
     struct bench *b = *state;
@@ -230,6 +263,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_no_reuse_when_told, bench_open, bench_close),
         cmocka_unit_test(test_answer_retokenised),
         cmocka_unit_test_setup_teardown(test_truncate, bench_open, bench_close),
+        cmocka_unit_test(test_truncate_restores_rows),
         cmocka_unit_test_setup_teardown(test_fork, bench_open, bench_close),
     };
     return cmocka_run_group_tests_name("reuse of a session's state", tests, fixture_setup, fixture_teardown);
