@@ -200,6 +200,18 @@ static void sizes_init(struct tern_engine *e) {
     buf_release(&b);
 }
 
+// The worst case, told once at start: nothing grows beyond it later.
+static void memory_tell(const struct tern_engine *e) {
+    struct tern_model_info i;
+    char text[5][24];
+    tern_engine_info(e, &i);
+    log_info(
+        "memory: weights %s, cache %s per position, state of %d session(s) of %d positions %s, work %s; at most %s",
+        bytes_format(i.bytes_weights, text[0]), bytes_format(i.bytes_kv_token, text[1]), e->n_sessions, e->n_ctx,
+        bytes_format(i.bytes_state_max, text[2]), bytes_format(i.bytes_work, text[3]),
+        bytes_format(i.bytes_weights + i.bytes_state_max + i.bytes_work, text[4]));
+}
+
 enum tern_status tern_engine_open(struct tern_engine **out, const struct tern_engine_options *o, struct tern_err *err) {
     TRY(options_check(o, err));
     struct tern_engine *e = mem_calloc(1, sizeof *e);
@@ -219,6 +231,7 @@ enum tern_status tern_engine_open(struct tern_engine **out, const struct tern_en
     unit_driver_of(e->unit)->caps(e->unit, &e->caps);
     TRY_GOTO(plan_load(e, err), fail);
     TRY_GOTO(pools_init(e, err), fail);
+    memory_tell(e);
     e->load_ns = clock_ns() - start;
     e->options.model_path = NULL; // the caller's strings end here
     e->options.unit = NULL;

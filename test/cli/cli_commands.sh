@@ -37,10 +37,14 @@ want_code 'run --tools' 0
 want_in 'run --tools' out '"name": *"get_weather"'
 want_in 'run --tools' out '"finish": *"tool_calls"'
 
-# The built-in model, greedy: the beginning of its golden answer.
-run run -n 12 'What are common mistakes people make with solenogaster?'
+# The built-in model, greedy: its golden answer (the 64 tokens of test/data/pico/golden.json).
+run run -n 64 'What are common mistakes people make with solenogaster?'
 want_code 'run, built-in model' 0
-want_in 'run, built-in model' out '^The solenogaster is a fascinating and complex creature'
+golden=$(printf '%s' 'The solenogaster is a fascinating and complex creature with a rich history and cultural ' \
+    'significance. While it is often associated with the solenogaster family, it is also a complex and diverse group ' \
+    'of animals that can be found in various ecosystems worldwide.\n\nOne of the most notable mistakes people make ' \
+    'with solenogaster')
+want_out 'run, built-in model' "$golden\n"
 run run --temp 0.8 --seed 5 -n 20 'Tell me a story.'
 cp "$work/out" "$work/first"
 run run --temp 0.8 --seed 5 -n 20 --window 7 'Tell me a story.'

@@ -46,5 +46,6 @@ fi
 code=0
 TERN_LOG=debug $TERN run -m $script_model s01 >"$work/out" 2>"$work/err" || code=$?
 want_code 'debug log' 0
+want_in 'debug log' err 'memory: weights .* per position.* at most'
 want_out 'debug log' 'Hello, world.\n'
 finish
