@@ -159,6 +159,7 @@ static void carve_all(struct unit_program *p, const struct sizes *z, struct carv
         m->split = carve(c, ATTN_PAIRS, sizeof *m->split);
         m->total = carve(c, ATTN_PAIRS, sizeof *m->total);
         m->block = carve(c, ATTN_PAIRS, sizeof *m->block);
+        m->q = carve(c, ATTN_PAIRS * (size_t)g->hyper->head_dim, sizeof(float));
         m->tail = carve(c, (window + 2 * OP_BLOCK) / OP_BLOCK, 2 * half);
         m->tail_rows = carve(c, window, sizeof *m->tail_rows);
     }

@@ -88,6 +88,13 @@ struct attn_task {
     int begin, end;       // blocks
     int head_dim;
     int wave_first; // splits: the first one in flight
+    // By pair: its query, and its running results.
+    const float *q[ATTN_PAIRS];
+    struct op_attn_part *split[ATTN_PAIRS], *total[ATTN_PAIRS], *block[ATTN_PAIRS];
+};
+
+struct halves {
+    uint8_t *k, *v; // of one block and head
 };
 
 static void part_copy(struct op_attn_part *to, const struct op_attn_part *from, int head_dim) {
@@ -113,76 +120,66 @@ static struct op_attn_part *partial_at(const struct attn_task *t, int pair, int 
     return &a->partials[(row * n_head + query) * (size_t)a->wave + (size_t)(split - t->wave_first)];
 }
 
-// Takes in block b of a pair: into its split, and a finished split into the total.
-static void pair_add(const struct attn_task *t, int pair, int b) {
-    const struct cpu_kernels *k = &t->r->u->k;
-    struct op_attn_part *split = &t->m->split[pair], *total = &t->m->total[pair];
-    int n_blocks = row_blocks(t, pair / t->n_queries);
-    if (b % OP_ATTN_SPLIT != 0) k->attention_combine(split, &t->m->block[pair], t->head_dim);
-    if (b % OP_ATTN_SPLIT != OP_ATTN_SPLIT - 1 && b != n_blocks - 1) return;
-    if (t->r->p->attn.splits)
-        part_copy(partial_at(t, pair, b / OP_ATTN_SPLIT), split, t->head_dim);
-    else if (b < OP_ATTN_SPLIT)
-        part_copy(total, split, t->head_dim);
-    else
-        k->attention_combine(total, split, t->head_dim);
-}
-
-// Block b, of which pairs [begin, end) all see n_pos positions.
-static void pairs_run(const struct attn_task *t, int begin, int end, int b, const uint8_t *k_half,
-                      const uint8_t *v_half, const uint8_t *k_next, const uint8_t *v_next, int n_pos) {
-    const float *q[CPU_ATTN_QUERIES];
-    struct op_attn_part *parts[CPU_ATTN_QUERIES];
-    cpu_attention_block_fn fn = t->r->u->k.attention_block[t->r->layout->kv_type];
-    for (int at = begin; at < end; at += CPU_ATTN_QUERIES) {
-        int n = MIN(end - at, CPU_ATTN_QUERIES);
-        for (int i = 0; i < n; i++) {
-            size_t row = (size_t)(t->chunk->row + (at + i) / t->n_queries);
-            q[i] = t->op->in[0] + row * (size_t)t->op->in_cols[0] + pair_column(t, at + i);
-            parts[i] = b % OP_ATTN_SPLIT == 0 ? &t->m->split[at + i] : &t->m->block[at + i];
-        }
-        fn(q, n, k_half, v_half, k_next, v_next, n_pos, t->head_dim, parts);
-        for (int i = 0; i < n; i++) pair_add(t, at + i, b);
+// Pairs [begin, end), whose split ends with block b: into the totals, or stored.
+static void splits_end(const struct attn_task *t, int begin, int end, int b) {
+    if (!t->r->p->attn.splits && b >= OP_ATTN_SPLIT) {
+        t->r->u->k.attention_combine(t->total + begin, (const struct op_attn_part *const *)(t->split + begin),
+                                     end - begin, t->head_dim);
+        return;
     }
+    for (int i = begin; i < end; i++)
+        part_copy(t->r->p->attn.splits ? partial_at(t, i, b / OP_ATTN_SPLIT) : t->total[i], t->split[i], t->head_dim);
 }
 
-static const uint8_t *k_at(const struct attn_task *t, int b) {
-    int32_t block = t->r->s->seqs[t->chunk->seq].blocks[b];
-    return t->r->kv + state_k_offset(t->r->layout, block, t->op->op->state_index, t->head);
+// Block b for rows [begin, end) of the chunk, which all see n_pos of its positions. The first block of a split starts
+// it, others join.
+static void rows_run(const struct attn_task *t, int begin, int end, int b, const struct halves *h,
+                     const struct halves *next, int n_pos) {
+    const struct cpu_kernels *k = &t->r->u->k;
+    int nq = t->n_queries, first = begin * nq, n = (end - begin) * nq;
+    bool starts = b % OP_ATTN_SPLIT == 0, ends = b % OP_ATTN_SPLIT == OP_ATTN_SPLIT - 1;
+    struct op_attn_part *const *parts = (starts ? t->split : t->block) + first;
+    k->attention_block[t->r->layout->kv_type](t->q + first, n, h->k, h->v, next->k, next->v, n_pos, t->head_dim, parts);
+    if (!starts) k->attention_combine(t->split + first, (const struct op_attn_part *const *)parts, n, t->head_dim);
+    if (ends) splits_end(t, first, first + n, b);
+    for (int i = begin; !ends && i < end; i++)
+        if (b == row_blocks(t, i) - 1) splits_end(t, i * nq, (i + 1) * nq, b);
 }
 
-static const uint8_t *v_at(const struct attn_task *t, int b) {
+static struct halves table_block(const struct attn_task *t, int b) {
     int32_t block = t->r->s->seqs[t->chunk->seq].blocks[b];
-    return t->r->kv + state_v_offset(t->r->layout, block, t->op->op->state_index, t->head);
+    return (struct halves){t->r->kv + state_k_offset(t->r->layout, block, t->op->op->state_index, t->head),
+                           t->r->kv + state_v_offset(t->r->layout, block, t->op->op->state_index, t->head)};
 }
 
 // A block of the table for all rows that see some of it; neighbours that see as much go together.
 static void shared_block(const struct attn_task *t, int b) {
     const int32_t *n_visible = t->r->p->attn.n_visible + t->chunk->row;
-    int ahead = b + 1 < MIN(t->end, t->chunk->n_blocks_shared) ? b + 1 : b;
-    const uint8_t *k_half = k_at(t, b), *v_half = v_at(t, b), *k_next = k_at(t, ahead), *v_next = v_at(t, ahead);
-    for (int i = 0, next; i < t->chunk->n_rows; i = next) {
+    struct halves here = table_block(t, b), next = here;
+    if (b + 1 < MIN(t->end, t->chunk->n_blocks_shared)) next = table_block(t, b + 1);
+    for (int i = 0, end; i < t->chunk->n_rows; i = end) {
         int n_pos = MIN(n_visible[i] - b * OP_BLOCK, OP_BLOCK);
-        for (next = i + 1; next < t->chunk->n_rows; next++)
-            if (MIN(n_visible[next] - b * OP_BLOCK, OP_BLOCK) != n_pos) break;
-        if (n_pos > 0) pairs_run(t, i * t->n_queries, next * t->n_queries, b, k_half, v_half, k_next, v_next, n_pos);
+        for (end = i + 1; end < t->chunk->n_rows; end++)
+            if (MIN(n_visible[end] - b * OP_BLOCK, OP_BLOCK) != n_pos) break;
+        if (n_pos > 0) rows_run(t, i, end, b, &here, &next, n_pos);
     }
 }
 
 // ---------------------------------------------------------------------------------------------------------- trees
 
-static uint8_t *tail_half(const struct attn_task *t, int b, bool v) {
+static struct halves tail_block(const struct attn_task *t, int b) {
     size_t half = (size_t)t->r->layout->half_bytes;
-    return t->m->tail + (size_t)(b - t->chunk->n_blocks_shared) * 2 * half + (v ? half : 0);
+    uint8_t *at = t->m->tail + (size_t)(b - t->chunk->n_blocks_shared) * 2 * half;
+    return (struct halves){at, at + half};
 }
 
 // The committed positions behind the last block border. What lies behind them in the block is replaced before use.
 static void tail_begin(const struct attn_task *t) {
     int len = t->r->s->seqs[t->chunk->seq].len, b = t->chunk->n_blocks_shared;
-    size_t half = (size_t)t->r->layout->half_bytes;
     if (len % OP_BLOCK != 0) {
-        memcpy(tail_half(t, b, false), k_at(t, b), half);
-        memcpy(tail_half(t, b, true), v_at(t, b), half);
+        struct halves to = tail_block(t, b), from = table_block(t, b);
+        memcpy(to.k, from.k, (size_t)t->r->layout->half_bytes);
+        memcpy(to.v, from.v, (size_t)t->r->layout->half_bytes);
     }
     for (int i = 0; i < t->r->n_rows; i++) t->m->tail_rows[i] = -1;
 }
@@ -197,8 +194,8 @@ static void tail_path(const struct attn_task *t, int row) {
         int pos = s->rows[i].pos, slot = s->rows[i].slot;
         if (held[pos - q->len] == i) break;
         held[pos - q->len] = i;
-        op_kv_move(t->r->layout->kv_type, tail_half(t, pos / OP_BLOCK, false), tail_half(t, pos / OP_BLOCK, true),
-                   pos % OP_BLOCK, k_at(t, slot / OP_BLOCK), v_at(t, slot / OP_BLOCK), slot % OP_BLOCK, t->head_dim);
+        struct halves to = tail_block(t, pos / OP_BLOCK), from = table_block(t, slot / OP_BLOCK);
+        op_kv_move(t->r->layout->kv_type, to.k, to.v, pos % OP_BLOCK, from.k, from.v, slot % OP_BLOCK, t->head_dim);
     }
 }
 
@@ -210,14 +207,28 @@ static void tree_rows(const struct attn_task *t) {
         int end = MIN(t->end, row_blocks(t, i));
         tail_path(t, t->chunk->row + i);
         for (int b = MAX(t->begin, t->chunk->n_blocks_shared); b < end; b++) {
-            const uint8_t *k_half = tail_half(t, b, false), *v_half = tail_half(t, b, true);
-            pairs_run(t, i * t->n_queries, (i + 1) * t->n_queries, b, k_half, v_half, k_half, v_half,
-                      MIN(n_visible - b * OP_BLOCK, OP_BLOCK));
+            struct halves h = tail_block(t, b);
+            rows_run(t, i, i + 1, b, &h, &h, MIN(n_visible - b * OP_BLOCK, OP_BLOCK));
         }
     }
 }
 
+// Queries of neighbouring rows lie a power of two apart as often as not, where they push one another out of the
+// first-level cache; side by side they do not.
+static void pairs_init(struct attn_task *t) {
+    for (int pair = 0; pair < t->chunk->n_rows * t->n_queries; pair++) {
+        size_t row = (size_t)(t->chunk->row + pair / t->n_queries), hd = (size_t)t->head_dim;
+        float *q = t->m->q + (size_t)pair * hd;
+        memcpy(q, t->op->in[0] + row * (size_t)t->op->in_cols[0] + pair_column(t, pair), hd * sizeof(float));
+        t->q[pair] = q;
+        t->split[pair] = &t->m->split[pair];
+        t->total[pair] = &t->m->total[pair];
+        t->block[pair] = &t->m->block[pair];
+    }
+}
+
 static void task_run(struct attn_task *t) {
+    pairs_init(t);
     for (int b = t->begin; b < MIN(t->end, t->chunk->n_blocks_shared); b++) shared_block(t, b);
     if (t->chunk->tree) tree_rows(t);
 }
@@ -263,10 +274,11 @@ static void wave_combine(const struct cpu_run *r, const struct team_member *self
         int row = i / n_head, n_splits = int_div_up(int_div_up(a->n_visible[row], OP_BLOCK), OP_ATTN_SPLIT);
         for (int s = first; s < MIN(first + a->wave, n_splits); s++) {
             const struct op_attn_part *p = &a->partials[(size_t)i * (size_t)a->wave + (size_t)(s - first)];
+            struct op_attn_part *total = &a->totals[i];
             if (s == 0)
-                part_copy(&a->totals[i], p, hd);
+                part_copy(total, p, hd);
             else
-                r->u->k.attention_combine(&a->totals[i], p, hd);
+                r->u->k.attention_combine(&total, &p, 1, hd);
         }
         float *y = op->out[0] + (size_t)row * (size_t)op->out_cols[0] + (size_t)(i % n_head) * (size_t)hd;
         if (last) r->u->k.attention_finish(&a->totals[i], hd, y);

@@ -100,11 +100,13 @@ typedef void (*cpu_short_conv_fn)(const float *const *u, const float *taps_by_ta
                                   float *y);
 // Up to CPU_ATTN_QUERIES query heads that share one K/V head, over one block; parts[i] gets query i's partial. The block
 // at k_next and v_next is fetched into the cache meanwhile (its head_dim, any address that may be read).
-#define CPU_ATTN_QUERIES 8
+#define CPU_ATTN_QUERIES 64
 typedef void (*cpu_attention_block_fn)(const float *const *q, int n_q, const uint8_t *k_half, const uint8_t *v_half,
                                        const uint8_t *k_next, const uint8_t *v_next, int n_pos, int head_dim,
                                        struct op_attn_part *const *parts);
-typedef void (*cpu_attention_combine_fn)(struct op_attn_part *a, const struct op_attn_part *b, int head_dim);
+// a[i] := a[i] combined with b[i], for i < n.
+typedef void (*cpu_attention_combine_fn)(struct op_attn_part *const *a, const struct op_attn_part *const *b, int n,
+                                         int head_dim);
 typedef void (*cpu_attention_finish_fn)(const struct op_attn_part *a, int head_dim, float *y);
 typedef void (*cpu_kv_write_fn)(uint8_t *k_half, uint8_t *v_half, int pos_in_block, const float *k, const float *v,
                                 int head_dim);

@@ -129,6 +129,7 @@ struct cpu_member {
     float *temp[2];                             // [LINEAR_TEMP]: strips of a product
     struct prog_argmax *best;                   // [n_out_max]
     struct op_attn_part *split, *total, *block; // [ATTN_PAIRS] each
+    float *q;                                   // [ATTN_PAIRS][head_dim]: the task's queries side by side
     uint8_t *tail;      // [tail_blocks][2 * half_bytes]: a tree row's positions from len/32*32 on
     int32_t *tail_rows; // [window]: row held per depth, -1: none
 };

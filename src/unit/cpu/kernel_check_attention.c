@@ -28,7 +28,7 @@ static enum tern_status case_open(struct attn_case *c, const struct kernel_row *
     for (size_t i = 0; i < ARRAY_LEN(halves); i++)
         if (!(*halves[i] = arena_calloc(&c->arena, bytes, 1))) goto fail;
     c->values = arena_calloc(&c->arena, 2 * OP_HEAD_DIM_MAX, sizeof(float));
-    c->want = arena_calloc(&c->arena, 2, sizeof *c->want);
+    c->want = arena_calloc(&c->arena, CPU_ATTN_QUERIES, sizeof *c->want);
     if (!c->values || !c->want) goto fail;
     for (int i = 0; i < CPU_ATTN_QUERIES; i++) {
         c->q[i] = arena_calloc(&c->arena, OP_HEAD_DIM_MAX, sizeof(float));
@@ -99,8 +99,8 @@ enum tern_status kernel_check_attention_block(const struct kernel_row *row, stru
         // Two queries share a K/V head in the small models of the LFM2 family.
         kernel_time(t, block_call, &c, 2.0 * (double)c.half_bytes * 1e-9, "GB/s of K and V, 2 queries");
     }
-    for (int i = 0; status == TERN_OK && t->bench_seconds <= 0 && i < N_HEAD_DIMS * 40; i++) {
-        int n_q = 1 + kernel_rng_below(&c.rng, CPU_ATTN_QUERIES);
+    for (int i = 0; status == TERN_OK && t->bench_seconds <= 0 && i < N_HEAD_DIMS * 20; i++) {
+        int n_q = 1 + kernel_rng_below(&c.rng, i % 2 == 0 ? 8 : CPU_ATTN_QUERIES);
         int n_pos = i % 3 == 0 ? OP_BLOCK : 1 + kernel_rng_below(&c.rng, OP_BLOCK);
         // Large scores drive most exponentials to their lower end.
         block_setup(&c, head_dims[i % N_HEAD_DIMS], n_q, n_pos, i % 4 == 3 ? 50.0f : 0.2f);
@@ -110,9 +110,12 @@ enum tern_status kernel_check_attention_block(const struct kernel_row *row, stru
     return status;
 }
 
+// parts[i] := parts[i] with parts[i + half].
 static void combine_call(void *arg) {
     struct attn_case *c = arg;
-    ((cpu_attention_combine_fn)c->row->fn)(c->parts[0], c->parts[1], c->head_dim);
+    const struct op_attn_part *b[CPU_ATTN_QUERIES];
+    for (int i = 0; i < c->n_q; i++) b[i] = c->parts[CPU_ATTN_QUERIES / 2 + i];
+    ((cpu_attention_combine_fn)c->row->fn)(c->parts, b, c->n_q, c->head_dim);
 }
 
 static void part_fill(struct attn_case *c, struct op_attn_part *p, float scale) {
@@ -126,18 +129,22 @@ enum tern_status kernel_check_attention_combine(const struct kernel_row *row, st
     struct attn_case c;
     TRY(case_open(&c, row, t, err));
     enum tern_status status = TERN_OK;
+    const int half = CPU_ATTN_QUERIES / 2;
     c.head_dim = 64;
-    part_fill(&c, c.parts[0], 1.0f);
-    part_fill(&c, c.parts[1], 1.0f);
-    if (t->bench_seconds > 0) kernel_time(t, combine_call, &c, 64 * 1e-9, "Gvalues/s");
+    c.n_q = 8;
+    for (int i = 0; i < CPU_ATTN_QUERIES; i++) part_fill(&c, c.parts[i], 1.0f);
+    if (t->bench_seconds > 0) kernel_time(t, combine_call, &c, 8 * 64 * 1e-9, "Gvalues/s");
     for (int i = 0; status == TERN_OK && t->bench_seconds <= 0 && i < N_HEAD_DIMS * 20; i++) {
+        float scale = i % 4 == 3 ? 200.0f : 3.0f;
         c.head_dim = head_dims[i % N_HEAD_DIMS];
-        part_fill(&c, c.parts[0], i % 4 == 3 ? 200.0f : 3.0f);
-        part_fill(&c, c.parts[1], i % 4 == 3 ? 200.0f : 3.0f);
-        *c.want = *c.parts[0];
+        c.n_q = 1 + kernel_rng_below(&c.rng, half);
+        for (int j = 0; j < CPU_ATTN_QUERIES; j++) part_fill(&c, c.parts[j], scale);
+        for (int j = 0; j < half; j++) c.want[j] = *c.parts[j];
         combine_call(&c);
-        op_attention_combine(c.want, c.parts[1], c.head_dim);
-        status = part_compare(&c, c.parts[0], c.want, err);
+        for (int j = 0; status == TERN_OK && j < half; j++) {
+            if (j < c.n_q) op_attention_combine(&c.want[j], c.parts[half + j], c.head_dim);
+            status = part_compare(&c, c.parts[j], &c.want[j], err);
+        }
     }
     arena_release(&c.arena);
     return status;

@@ -53,8 +53,9 @@ void k_attention_f32__scalar(const float *const *q, int n_q, const uint8_t *k_ha
     (void)v_next;
     attention(OP_KV_F32, q, n_q, k_half, v_half, n_pos, head_dim, parts);
 }
-void k_attention_combine__scalar(struct op_attn_part *a, const struct op_attn_part *b, int head_dim) {
-    op_attention_combine(a, b, head_dim);
+void k_attention_combine__scalar(struct op_attn_part *const *a, const struct op_attn_part *const *b, int n,
+                                 int head_dim) {
+    for (int i = 0; i < n; i++) op_attention_combine(a[i], b[i], head_dim);
 }
 void k_attention_finish__scalar(const struct op_attn_part *a, int head_dim, float *y) {
     op_attention_finish(a, head_dim, y);

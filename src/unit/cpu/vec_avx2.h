@@ -72,7 +72,6 @@ static inline float vf_fold(vf v) {
     b = _mm_add_ps(b, _mm_movehl_ps(b, b));
     return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
-static inline float vf_lane0(vf v) { return _mm256_cvtss_f32(v.lo); }
 static inline float vf_largest(vf v) {
     __m256 a = _mm256_max_ps(v.lo, v.hi);
     __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));

@@ -37,7 +37,6 @@ static inline float vf_fold(vf v) {                                             
     b = _mm_add_ps(b, _mm_movehl_ps(b, b));
     return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
-static inline float vf_lane0(vf v) { return _mm512_cvtss_f32(v); }
 static inline float vf_largest(vf v) { return _mm512_reduce_max_ps(v); }
 static inline vf vf_scale2(vf y, vf n) { return _mm512_scalef_ps(y, n); } // y * 2^n, n whole, rounded once
 static inline vf vf_load_f16(const uint8_t *p) {

@@ -115,7 +115,6 @@ static inline float vf_fold(vf v) {
     float32x2_t b = vadd_f32(vget_low_f32(a), vget_high_f32(a));
     return vget_lane_f32(b, 0) + vget_lane_f32(b, 1);
 }
-static inline float vf_lane0(vf v) { return vgetq_lane_f32(v.r[0], 0); }
 static inline float vf_largest(vf v) {
     return vmaxvq_f32(vmaxq_f32(vmaxq_f32(v.r[0], v.r[1]), vmaxq_f32(v.r[2], v.r[3])));
 }
