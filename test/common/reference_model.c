@@ -147,7 +147,7 @@ static void layer_run(struct reference *r, const struct model_layer *l, float *x
 }
 
 void reference_run(const struct model *m, const struct reference_options *o, const int32_t *tokens, int n,
-                   float *hidden, float *logits) {
+                   float *hidden) {
     struct reference r = {.m = m, .o = o, .n = n};
     arena_init(&r.arena, 0);
     int d = m->hyper.n_embd;
@@ -164,10 +164,14 @@ void reference_run(const struct model *m, const struct reference_options *o, con
     }
     const float *w = floats_of(&r, m->output_norm);
     for (int i = 0; i < n; i++) op_rmsnorm(x + i * d, w, d, m->hyper.norm_eps, norms + i * d);
-    if (hidden) memcpy(hidden, norms, (size_t)(n * d) * sizeof(float));
-    if (logits) {
-        linear(&r, m->output, norms + (n - 1) * d, logits);
-        for (int i = m->hyper.n_vocab_used; i < m->hyper.n_vocab; i++) logits[i] = -INFINITY;
-    }
+    memcpy(hidden, norms, (size_t)(n * d) * sizeof(float));
+    arena_release(&r.arena);
+}
+
+void reference_logits(const struct model *m, const struct reference_options *o, const float *hidden, float *logits) {
+    struct reference r = {.m = m, .o = o, .n = 1};
+    arena_init(&r.arena, 0);
+    linear(&r, m->output, hidden, logits);
+    for (int i = m->hyper.n_vocab_used; i < m->hyper.n_vocab; i++) logits[i] = -INFINITY;
     arena_release(&r.arena);
 }

@@ -11,6 +11,8 @@ struct reference_options {
     enum op_kv_type kv_type;
     bool full; // every row sees all rows, taps are centred: the encoder
 };
-// Rows after the final norm, [n][n_embd], and the logits of the last row, [n_vocab] (either may be NULL).
+// Rows after the final norm, [n][n_embd].
 void reference_run(const struct model *m, const struct reference_options *o, const int32_t *tokens, int n,
-                   float *hidden, float *logits);
+                   float *hidden);
+// Logits, [n_vocab], of one such row.
+void reference_logits(const struct model *m, const struct reference_options *o, const float *hidden, float *logits);
