@@ -3,11 +3,11 @@
 
     make_pico_golden.py GOLDEN_FOLDER MODELS_FOLDER [OUT_FOLDER]
 
-GOLDEN_FOLDER holds the model's own reference files (vectors.json, heldout.txt, perplexity.json), MODELS_FOLDER pico.gguf
-and tokenizer.json. golden.json is vectors.json without the drafter, drafter.json the drafter alone. rows.json has, for
-each row of heldout.txt (begin token and 511 ids), the sum of -log p over its 511 predictions by transformers in float32
-on the dequantised weights, and the likeliest ids of the first two rows; the overall perplexity is checked against
-perplexity.json.
+GOLDEN_FOLDER holds the model's own reference files (vectors.json, heldout.txt, perplexity.json), MODELS_FOLDER
+pico.gguf and tokenizer.json. golden.json is vectors.json without the drafter, drafter.json the drafter alone.
+rows.json has, for each row of heldout.txt (begin token and 511 ids), the sum of -log p over its 511 predictions by
+transformers in float32 on the dequantised weights, and the likeliest ids of the first two rows; the overall
+perplexity is checked against perplexity.json.
 """
 import json
 import math
