@@ -82,6 +82,21 @@ enum tern_class {
     TERN_CLASS_FP32, // float activations everywhere: the reference, slow
 };
 
+// Speculative decoding: several tokens are guessed and checked by one run of the model. The text is that of plain
+// decoding, token by token, sampled or not; only the speed differs. Trees and chains need a draft model.
+enum tern_draft {
+    TERN_DRAFT_DEFAULT, // of an engine: auto; of a request: what the engine does
+    TERN_DRAFT_AUTO,    // as many drafted tokens as are expected to pay here, which may be none
+    TERN_DRAFT_OFF,
+    TERN_DRAFT_CHAIN,           // the drafter's single best guess
+    TERN_DRAFT_TREE,            // its most likely continuations, branching
+    TERN_DRAFT_NGRAM,           // what followed the last tokens earlier in the text; needs no draft model
+    TERN_DRAFT_TREE_BIASED,     // trees from one distribution for each depth: cheaper, weaker; for comparison
+    TERN_DRAFT_TREE_FACTORISED, // the same without the Markov head; for comparison
+};
+#define TERN_DRAFT_MAX 63    // drafted tokens of a round
+#define TERN_DRAFT_DEPTHS 16 // depths that are counted
+
 struct tern_engine_options {
     // The model, one of: a path (a .gguf file, the first shard of a split one, or a Hugging Face folder with
     // config.json and safetensors); a GGUF file in memory, borrowed for the engine's life; or random weights in a named
@@ -101,6 +116,10 @@ struct tern_engine_options {
     enum tern_kv_type kv_type; // default TERN_KV_F16
     enum tern_class numerics;  // default TERN_CLASS_AUTO
     bool pack_cache;           // keep packed weights in $XDG_CACHE_HOME/tern between runs (default true)
+    // A draft model made for this model (DSpark or DFlash): a GGUF file or a folder. NULL: none.
+    const char *draft_path;
+    enum tern_draft draft;     // what requests do that say nothing; auto measures this machine's costs at open
+    int draft_max;             // drafted tokens of a round at most, 1..TERN_DRAFT_MAX; 0: by the mode
     uint64_t memory_max;       // refuse to open when the worst case needs more bytes; 0: what the machine has
     // Called during loading from the opening thread: stage name, done and total in bytes. Returning false cancels.
     bool (*on_progress)(void *arg, const char *stage, uint64_t done, uint64_t total);
@@ -128,6 +147,9 @@ struct tern_model_info {
     uint64_t bytes_kv_token;  // cache per position of one session
     uint64_t bytes_state_max; // all sessions at full context
     uint64_t bytes_work;      // activations and scratch of all programs
+    const char *drafter;      // name of the draft model, or NULL
+    const char *draft;        // what requests do by default, and why, in words
+    uint64_t bytes_drafter;   // its packed weights (what it borrows left out), state and work
 };
 TERN_API void tern_engine_info(const struct tern_engine *e, struct tern_model_info *out);
 
@@ -229,6 +251,8 @@ struct tern_request_options {
     int n_logit_bias;
     int n_logprobs; // -1: none; 0: the chosen token's; up to TERN_TOP_LOGPROBS_MAX alternatives
     const struct tern_constraint *constraint; // NULL: none; borrowed until the request is freed
+    enum tern_draft draft; // never changes the text. TERN_DRAFT_AUTO needs an engine opened with it
+    int draft_max;         // 0: the engine's
 };
 TERN_API void tern_request_options_default(struct tern_request_options *o);
 
@@ -268,6 +292,14 @@ struct tern_usage {
     double first_token_s; // from create to the first token
     double joules;        // of this request; NaN when nothing can measure it
     const char *plan;     // "whole(cpu)"
+    // Speculative decoding.
+    const char *draft;                      // which mode ran, and why none or why rounds went without
+    int64_t n_rounds;                       // runs that checked drafted tokens
+    int64_t n_drafted, n_accepted;          // tokens in them
+    int64_t n_round_tokens;                 // tokens of the answer that those runs gave
+    int64_t n_tried[TERN_DRAFT_DEPTHS];     // by depth from 1: rounds that came so far with a token to check there
+    int64_t n_hit[TERN_DRAFT_DEPTHS];       // … and accepted one
+    double draft_s, verify_s, draft_host_s; // of the rounds: drafting, checking, choosing and bookkeeping
 };
 struct tern_event {
     enum tern_event_type type;

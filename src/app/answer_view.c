@@ -19,6 +19,7 @@ void answer_view_release(struct answer_view *v) {
     buf_release(&v->reasoning);
     buf_release(&v->calls);
     buf_release(&v->logprobs);
+    mem_free(v->ids);
 }
 
 static void call_take(struct answer_view *v, const struct tern_event *ev) {
@@ -85,6 +86,12 @@ enum tern_status answer_view_run(struct answer_view *v, struct tern_session *s, 
     if (status == TERN_OK) {
         v->finish = ev.finish;
         v->usage = ev.usage;
+        snprintf(v->draft, sizeof v->draft, "%s", ev.usage.draft);
+        v->usage.draft = v->draft;
+        mem_free(v->ids);
+        const int32_t *ids = tern_request_ids(r, &v->n_ids);
+        v->ids = mem_calloc(v->n_ids + 1, sizeof *v->ids);
+        if (v->ids && v->n_ids) memcpy(v->ids, ids, v->n_ids * sizeof *ids);
     }
     if (v->logprobs.len > 0) buf_puts(&v->logprobs, "}");
     interrupt_watch(NULL);
@@ -101,6 +108,8 @@ void usage_tell(const struct tern_usage *u) {
     if (u->prompt_s > 0) fprintf(stderr, ", %.0f/s", prompt_n / u->prompt_s);
     fprintf(stderr, "; %lld answer tokens", (long long)u->n_answer);
     if (answer_n > 0 && u->answer_s > 0) fprintf(stderr, ", %.1f/s", answer_n / u->answer_s);
+    if (u->n_rounds > 0)
+        fprintf(stderr, "; %.2f tokens a round of drafts", (double)u->n_round_tokens / (double)u->n_rounds);
     if (!isnan(u->joules)) fprintf(stderr, "; %.2f J", u->joules);
     fprintf(stderr, "\n");
 }

@@ -50,18 +50,22 @@ extern const struct command command_chat, command_run, command_bench, command_sh
 
 struct model_opts {
     struct tern_engine_options engine;
-    const char *kv, *numerics; // names
+    const char *kv, *numerics, *draft; // names
     bool no_pack_cache;
 };
 void model_opts_init(struct model_opts *o);
 // Rows for -m, --threads, --ctx, … bound to o. `table` has room for MODEL_OPTS_N rows.
-#define MODEL_OPTS_N 12
+#define MODEL_OPTS_N 16
 void model_opts_table(struct model_opts *o, struct opt table[MODEL_OPTS_N]);
 // Opens the engine: the model named, $TERN_MODEL, or the built-in pico. Progress on a terminal. On failure tells and
 // returns the exit code to use, else 0.
 int engine_open_told(const struct command *c, struct model_opts *o, struct tern_engine **out);
 // The model used when none is named: its bytes in the program, or else (data NULL) the path it was installed under.
 struct str builtin_model(const char **path);
+
+// By name ("chain"); false: no such mode. names: for messages.
+bool draft_mode_find(const char *name, enum tern_draft *out);
+#define DRAFT_MODE_NAMES "off, chain, tree, ngram, auto"
 
 struct sample_opts {
     struct tern_request_options request;
@@ -95,6 +99,9 @@ struct answer_view {
     int n_calls;
     enum tern_finish finish;
     struct tern_usage usage;
+    char draft[256]; // usage.draft outlives the request
+    int32_t *ids;    // of the answer
+    size_t n_ids;
 };
 void answer_view_init(struct answer_view *v, bool show);
 void answer_view_release(struct answer_view *v);

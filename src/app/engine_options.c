@@ -28,6 +28,12 @@ void model_opts_table(struct model_opts *o, struct opt table[MODEL_OPTS_N]) {
         {"--class", 0, "NAME", OPT_TEXT, &o->numerics, 0, 0, "arithmetic: int8 (default), fp32 (reference, slow)"},
         {"--unit", 0, "NAME", OPT_TEXT, &e->unit, 0, 0, "where to run: cpu (default), null (checks only)"},
         {"--no-pack-cache", 0, NULL, OPT_FLAG, &o->no_pack_cache, 0, 0, "do not keep or use packed weights on disk"},
+        {"--draft-model", 0, "PATH", OPT_TEXT, &e->draft_path, 0, 0,
+         "draft model of this model: GGUF file or folder (DSpark, DFlash)"},
+        {"--draft", 0, "MODE", OPT_TEXT, &o->draft, 0, 0,
+         "guess ahead: auto (default: what pays), off, chain, tree, ngram"},
+        {"--draft-max", 0, "N", OPT_INT, &e->draft_max, 1, TERN_DRAFT_MAX,
+         "guessed tokens checked at once, at most (default: by the mode)"},
         {"--memory", 0, "BYTES", OPT_U64, &e->memory_max, 0, 9e18, "refuse to start when more may be needed"},
         {0}};
     memcpy(table, rows, sizeof rows);
@@ -37,6 +43,14 @@ static bool name_find(const char *name, const char *const *names, int n, int *ou
     for (int i = 0; i < n; i++)
         if (strcmp(name, names[i]) == 0) return *out = i, true;
     return false;
+}
+
+bool draft_mode_find(const char *name, enum tern_draft *out) {
+    static const char *const names[] = {"auto", "off", "chain", "tree", "ngram", "tree-biased", "tree-factorised"};
+    int i = 0;
+    if (!name_find(name, names, ARRAY_LEN(names), &i)) return false;
+    *out = (enum tern_draft)(TERN_DRAFT_AUTO + i);
+    return true;
 }
 
 struct load_view {
@@ -72,6 +86,8 @@ int engine_open_told(const struct command *c, struct model_opts *o, struct tern_
     if (o->numerics && !name_find(o->numerics, classes, 3, &i))
         return usage_error(c, "--class wants int8 or fp32, not '%s'", o->numerics);
     if (o->numerics) o->engine.numerics = (enum tern_class)i;
+    if (o->draft && !draft_mode_find(o->draft, &o->engine.draft))
+        return usage_error(c, "--draft wants one of " DRAFT_MODE_NAMES ", not '%s'", o->draft);
     o->engine.pack_cache = !o->no_pack_cache;
     struct tern_err err = {0};
     if (!o->engine.model_path && !o->engine.shape) {

@@ -60,7 +60,10 @@ static void result_json(const struct tern_engine *e, const struct answer_view *v
     } counts[] = {{"prompt_tokens", u->n_prompt},
                   {"cached_tokens", u->n_cached},
                   {"answer_tokens", u->n_answer},
-                  {"steps", u->n_steps}};
+                  {"steps", u->n_steps},
+                  {"draft_rounds", u->n_rounds},
+                  {"drafted_tokens", u->n_drafted},
+                  {"accepted_tokens", u->n_accepted}};
     for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
         json_write_key(&w, counts[i].key);
         json_write_int(&w, counts[i].value);
@@ -79,6 +82,8 @@ static void result_json(const struct tern_engine *e, const struct answer_view *v
     }
     json_write_key(&w, "plan");
     json_write_str(&w, str_from(u->plan));
+    json_write_key(&w, "draft");
+    json_write_str(&w, str_from(u->draft));
     json_write_key(&w, "numerics");
     json_write_str(&w, str_from(info.numerics));
     json_write_object_end(&w);

@@ -60,7 +60,7 @@ static enum tern_status options_check(const struct tern_engine_options *o, struc
                        ENGINE_WINDOW_DEFAULT, o->window);
     if ((unsigned)o->kv_type > TERN_KV_F32 || (unsigned)o->numerics > TERN_CLASS_FP32)
         return err_set(err, TERN_INVALID_ARGUMENT, "unknown cache type or numerics class");
-    return TERN_OK;
+    return engine_draft_check(o, err);
 }
 
 static enum tern_status model_load(struct tern_engine *e, struct tern_err *err) {
@@ -127,22 +127,27 @@ static void plan_options_fill(const struct tern_engine *e, const struct plan_uni
                                .n_blocks = e->n_blocks,
                                .n_slots = e->n_slots,
                                .n_out_max = MIN(e->window, ENGINE_OUT_ROWS_MAX)};
+    if (!e->draft.model) return;
+    o->feature_layers = e->draft.model->drafter->feature_layers;
+    o->n_features = e->draft.model->drafter->n_features;
 }
 
 // Weights, states of all sessions at full context, and work memory must fit before anything large is made.
 static enum tern_status budget_check(struct tern_engine *e, const struct plan_options *po, struct tern_err *err) {
-    uint64_t work, state, sum, limit = e->options.memory_max ? e->options.memory_max : os_ram_available();
+    uint64_t work, state, sum, draft, limit = e->options.memory_max ? e->options.memory_max : os_ram_available();
     uint64_t weights = e->model->n_bytes_file;
-    if (!plan_bytes_estimate("whole", po, &work, &state) || !u64_add(work, state, &sum) || !u64_add(sum, weights, &sum))
+    if (!plan_bytes_estimate("whole", po, &work, &state) || !u64_add(work, state, &sum) ||
+        !u64_add(sum, weights, &sum) || !engine_draft_estimate(e, &draft) || !u64_add(sum, draft, &sum))
         return err_set(err, TERN_LIMIT, "the sizes of this model and context overflow");
     if (!e->options.memory_max) limit -= MIN(limit, ENGINE_BYTES_SPARE);
-    char text[5][24];
+    char text[6][24];
     if (sum > limit)
         return err_set(err, TERN_NO_MEMORY,
-                       "needs up to %s (weights %s, state of %d session(s) of %d positions %s, work %s) but %s are "
-                       "available; use a smaller context or fewer sessions",
+                       "needs up to %s (weights %s, state of %d session(s) of %d positions %s, work %s, drafter %s) "
+                       "but %s are available; use a smaller context or fewer sessions",
                        bytes_format(sum, text[0]), bytes_format(weights, text[1]), e->n_sessions, e->n_ctx,
-                       bytes_format(state, text[2]), bytes_format(work, text[3]), bytes_format(limit, text[4]));
+                       bytes_format(state, text[2]), bytes_format(work, text[3]), bytes_format(draft, text[4]),
+                       bytes_format(limit, text[5]));
     return TERN_OK;
 }
 
@@ -167,7 +172,8 @@ static enum tern_status plan_load(struct tern_engine *e, struct tern_err *err) {
     TRY(unit_driver_of(e->unit)->weights_import(e->unit, &e->weights, e->model, &wo, &e->weights_info, err));
     if (e->weights_info.cache_note) log_info("pack cache: %s", e->weights_info.cache_note);
     pu.weights = e->weights;
-    return plan_open(&e->plan, "whole", &po, err);
+    TRY(plan_open(&e->plan, "whole", &po, err));
+    return engine_draft_load(e, err);
 }
 
 static enum tern_status pools_init(struct tern_engine *e, struct tern_err *err) {
@@ -179,7 +185,9 @@ static enum tern_status pools_init(struct tern_engine *e, struct tern_err *err) 
         return err_set(err, TERN_NO_MEMORY, "no memory for the block tables");
     for (int i = e->n_blocks - 1; i >= 0; i--) e->free_blocks[e->n_free_blocks++] = i;
     for (int i = e->n_slots - 1; i >= 0; i--) e->free_slots[e->n_free_slots++] = i;
-    return step_builder_init(&e->builder, &e->arena, e->window, e->model->hyper.conv_len, e->n_sessions, err);
+    int n_taps = e->model->hyper.conv_len;
+    TRY(step_builder_init(&e->builder, &e->arena, e->window, n_taps, e->n_sessions, err));
+    return step_builder_init(&e->draft.commit, &e->arena, MIN(e->window, TREE_NODES_MAX), n_taps, 1, err);
 }
 
 static void sizes_init(struct tern_engine *e) {
@@ -229,11 +237,14 @@ enum tern_status tern_engine_open(struct tern_engine **out, const struct tern_en
     struct unit_options uo = {.n_threads = o->n_threads, .pin = true};
     TRY_GOTO(unit_open(&e->unit, o->unit ? o->unit : "cpu", &uo, err), fail);
     unit_driver_of(e->unit)->caps(e->unit, &e->caps);
+    TRY_GOTO(engine_draft_open(e, err), fail);
     TRY_GOTO(plan_load(e, err), fail);
     TRY_GOTO(pools_init(e, err), fail);
+    if (e->draft.plan && e->draft.mode == TERN_DRAFT_AUTO) TRY_GOTO(draft_calibrate(e, err), fail);
     memory_tell(e);
     e->load_ns = clock_ns() - start;
     e->options.model_path = NULL; // the caller's strings end here
+    e->options.draft_path = NULL;
     e->options.unit = NULL;
     e->options.shape_format = NULL;
     *out = e;
@@ -246,6 +257,7 @@ fail:
 void tern_engine_close(struct tern_engine *e) {
     if (!e) return;
     if (e->n_open > 0) TERN_BUG("an engine was closed with %d open sessions", e->n_open);
+    engine_draft_close(e);
     plan_close(e->plan);
     if (e->weights) unit_driver_of(e->unit)->weights_free(e->unit, e->weights);
     unit_close(e->unit);
@@ -280,5 +292,8 @@ void tern_engine_info(const struct tern_engine *e, struct tern_model_info *out) 
                                     .bytes_weights = e->weights_info.bytes,
                                     .bytes_kv_token = l->block_bytes / OP_BLOCK,
                                     .bytes_state_max = state,
+                                    .drafter = e->draft.model ? e->draft.model->name : NULL,
+                                    .draft = e->draft.note,
+                                    .bytes_drafter = engine_draft_bytes(e),
                                     .bytes_work = plan_work_bytes(e->plan) - MIN(state, plan_work_bytes(e->plan))};
 }

@@ -24,6 +24,25 @@
 #define SESSION_CHECKPOINTS_MAX 8        // conv slots kept per session besides the live one
 #define ENGINE_BYTES_SPARE (64ull << 20) // left to the system when memory is budgeted
 
+#define ENGINE_DRAFT_NOTE 160
+// Drafting as the engine sees it. Without a draft model, plan and drafter are NULL and n-grams are all there is.
+struct engine_draft {
+    enum tern_draft mode; // never TERN_DRAFT_DEFAULT
+    int max;              // of the options
+    char note[ENGINE_DRAFT_NOTE];
+    struct model *model;
+    struct unit_weights *weights;
+    struct weights_info weights_info;
+    struct plan_draft *plan;
+    struct drafter *drafter;
+    int n_blocks, n_rows; // of one session: KV blocks, rows of features
+    int32_t *free_lanes;  // stack; lane i has blocks and rows from i * n_blocks, i * n_rows on
+    int n_free_lanes;
+    struct step_builder commit; // beside the verify step, under the mutex
+    bool has_costs;
+    struct width_costs costs;
+};
+
 struct tern_engine {
     struct tern_engine_options options; // strings below are copies
     struct model *model;
@@ -52,12 +71,26 @@ struct tern_engine {
     int n_open;                  // sessions
     struct step_builder builder; // one step at a time, under the mutex
     struct arena arena;          // builder and free lists
+    struct engine_draft draft;
 };
 
 struct checkpoint {
     size_t len; // tokens before it
     int32_t slot;
 };
+// What a session holds for drafting. The drafter's context is the text from position `base` on: of these, len positions
+// are injected and the features of `pending` more are kept: base + len + pending is the session's length. A context that
+// begins late (after a saved state without a drafter's) is shifted, not padded: its first position is 0.
+struct session_draft {
+    int lane; // -1: no draft model
+    int32_t *blocks;
+    size_t base, len, pending;
+    struct ngram *ngram; // NULL until a request drafts with it
+    size_t ngram_same;   // its first tokens that are the session's; one more follows them
+    int32_t ngram_tail;  // that one
+    struct width width;  // with engine_draft.has_costs
+};
+
 struct tern_session {
     struct tern_engine *engine;
     int32_t *ids; // [n_ctx] tokens whose state is held
@@ -69,6 +102,7 @@ struct tern_session {
     struct checkpoint checkpoints[SESSION_CHECKPOINTS_MAX]; // by rising len
     int n_checkpoints;
     bool busy; // a request works on it
+    struct session_draft draft;
 };
 
 int engine_blocks_per_session(const struct tern_engine *e);
@@ -90,6 +124,37 @@ enum tern_status session_restore(struct tern_session *s, size_t len, struct tern
 size_t session_reachable(const struct tern_session *s, size_t limit);
 // Remembers the present state under its length.
 enum tern_status session_checkpoint(struct tern_session *s, struct tern_err *err);
+
+// After a failed step the live convolution rows are unknown: the session goes back to what it has a copy of.
+void session_fall_back(struct tern_session *s);
+
+// Drafting: the engine's part (engine_draft.c). check: before anything is opened. open: the draft model; after the
+// target's text is known. load: weights, programs and pools, beside the plan.
+enum tern_status engine_draft_check(const struct tern_engine_options *o, struct tern_err *err);
+enum tern_status engine_draft_open(struct tern_engine *e, struct tern_err *err);
+bool engine_draft_estimate(const struct tern_engine *e, uint64_t *bytes);
+enum tern_status engine_draft_load(struct tern_engine *e, struct tern_err *err);
+void engine_draft_close(struct tern_engine *e);
+uint64_t engine_draft_bytes(const struct tern_engine *e);
+const char *draft_mode_name(enum tern_draft mode);
+// Most drafted tokens of a round in this mode: of the request, the engine, or the mode's own.
+int draft_max_of(const struct tern_engine *e, enum tern_draft mode, int asked);
+// Measures the cost curves of the width controller on free blocks: at open.
+enum tern_status draft_calibrate(struct tern_engine *e, struct tern_err *err);
+
+// … and the session's (session_draft.c). All under the mutex but open and close.
+enum tern_status session_draft_open(struct tern_session *s, struct tern_err *err);
+void session_draft_close(struct tern_session *s);
+// Room for the features of n rows; then where they go, for a step's PORT_FEATURES.
+enum tern_status session_draft_room(struct tern_session *s, int n, struct tern_err *err);
+struct step_port session_draft_port(const struct tern_session *s);
+void session_draft_cut(struct tern_session *s, size_t len);
+// Injects what is pending.
+enum tern_status session_draft_inject(struct tern_session *s, struct tern_err *err);
+enum tern_status session_draft_copy(struct tern_session *to, const struct tern_session *from, struct tern_err *err);
+// The n-gram drafter knows the session's ids and the token behind them.
+enum tern_status session_ngram_create(struct tern_session *s, struct tern_err *err);
+void session_ngram_follow(struct tern_session *s, int32_t next);
 
 // Stop strings over streamed text: holds back what may become one.
 struct stop_matcher {

@@ -138,6 +138,7 @@ enum tern_status tern_request_create(struct tern_request **out, struct tern_sess
     TRY_GOTO(prompt_build(s->engine, o, &r->prompt, &reasoning_open, err), fail);
     TRY_GOTO(sampler_open(r, o, err), fail);
     TRY_GOTO(output_open(r, o, reasoning_open, err), fail);
+    TRY_GOTO(request_draft_init(r, o, err), fail);
     TRY_GOTO(state_reuse(r, o, err), fail);
     r->usage.joules = (double)NAN;
     r->usage.load_s = (double)s->engine->load_ns * 1e-9;

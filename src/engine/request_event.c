@@ -73,6 +73,7 @@ enum tern_status request_tell_token(struct tern_request *r, int32_t id, bool *st
         // Text before a control token is complete: no stop string and no character reaches across it.
         buf_clear(&r->piece);
         detok_flush(&r->detok, &r->piece);
+        if (r->draft.mode == TERN_DRAFT_AUTO) request_draft_marker(r, tokenizer_token_bytes(t, id));
         *stopped = stop_matcher_put(&r->stops, buf_str(&r->piece), &r->passed);
         if (!*stopped) stop_matcher_flush(&r->stops, &r->passed);
         TRY(parser_put(r, buf_str(&r->passed), false, err));
@@ -80,6 +81,7 @@ enum tern_status request_tell_token(struct tern_request *r, int32_t id, bool *st
     }
     buf_clear(&r->piece);
     if (!detok_put(&r->detok, id, &r->piece)) return err_set(err, TERN_NO_MEMORY, "no memory for the answer's text");
+    if (r->draft.mode == TERN_DRAFT_AUTO) width_text_put(&r->draft.text, r->piece.data, r->piece.len);
     *stopped = stop_matcher_put(&r->stops, buf_str(&r->piece), &r->passed);
     if (r->passed.failed) return err_set(err, TERN_NO_MEMORY, "no memory for the answer's text");
     return parser_put(r, buf_str(&r->passed), false, err);

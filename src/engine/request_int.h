@@ -16,6 +16,27 @@ struct queued_event {
 };
 enum request_phase { REQUEST_PROMPT, REQUEST_ANSWER, REQUEST_FINISHED, REQUEST_TOLD };
 
+#define REQUEST_DRAFT_NOTE 256
+// Drafting in one request. The tree and path are those of the round in progress.
+struct request_draft {
+    enum tern_draft mode; // never TERN_DRAFT_DEFAULT
+    int max;
+    struct tree_noise noise;    // of the sampler
+    struct width_text text;     // what the answer is about, for the width controller
+    int n_behind;               // positions of plain rounds that the drafter has not seen
+    bool ended, stopped;        // the walk met the answer's end, by a stop string
+    enum tern_finish finish;    // … and why
+    uint32_t want;              // output of the verify step
+    enum tern_status status;    // of the walk
+    struct tern_err *err;
+    struct token_tree tree;
+    struct accept_path path;
+    int64_t n_plain;                                // rounds without drafts
+    int64_t n_plain_why[WIDTH_PROBE + 1], n_empty;  // of these: by the controller, by reason; nothing was proposed
+    uint64_t draft_ns, verify_ns, host_ns;
+    char note[REQUEST_DRAFT_NOTE];
+};
+
 struct tern_request {
     struct tern_session *session;
     struct tern_engine *engine;
@@ -48,9 +69,27 @@ struct tern_request {
     size_t n_logprobs_held, logprobs_cap, logprobs_taken; // gathered; taken: already given to queued events
     bool out_of_room;                                     // an event could not be queued
 
+    struct request_draft draft;
     struct tern_usage usage;
     uint64_t created_ns, prompt_ns, first_ns;
 };
+
+// Chooses the next token from output out_index of the last run, for position pos: r->next, and the answer grows.
+enum tern_status request_choose(struct tern_request *r, uint32_t want, int out_index, int64_t pos,
+                                struct tern_err *err);
+// Tells the chosen token; *ended: the answer ends with it.
+enum tern_status request_take(struct tern_request *r, bool *ended, enum tern_finish *finish, bool *stopped,
+                              struct tern_err *err);
+enum tern_status request_finish(struct tern_request *r, enum tern_finish finish, bool stopped, struct tern_err *err);
+uint32_t request_output(const struct tern_request *r); // enum prog_output that choosing needs
+// Mode and limits of this request; refuses what the engine cannot do.
+enum tern_status request_draft_init(struct tern_request *r, const struct tern_request_options *o, struct tern_err *err);
+// The prompt has run: the drafter sees it.
+enum tern_status request_draft_prompt(struct tern_request *r, struct tern_err *err);
+// One round of speculation from r->next, told and taken. *ran false: nothing was drafted, and a plain step is due.
+enum tern_status request_draft_round(struct tern_request *r, bool *ran, struct tern_err *err);
+void request_draft_marker(struct tern_request *r, struct str bytes); // a control token of the answer
+void request_draft_usage(struct tern_request *r); // into r->usage
 
 // The session is free for the next request; a token chosen but not yet run stays with it.
 void request_let_go(struct tern_request *r);

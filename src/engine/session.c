@@ -42,6 +42,7 @@ enum tern_status tern_session_open(struct tern_session **out, struct tern_engine
     s->engine = e;
     s->pending = -1;
     s->slot = -1;
+    s->draft.lane = -1;
     s->ids = mem_calloc((size_t)e->n_ctx, sizeof *s->ids);
     s->blocks = mem_calloc((size_t)engine_blocks_per_session(e), sizeof *s->blocks);
     if (!s->ids || !s->blocks) {
@@ -51,6 +52,7 @@ enum tern_status tern_session_open(struct tern_session **out, struct tern_engine
     mutex_lock(e->mutex);
     enum tern_status status = session_take(s, err);
     mutex_unlock(e->mutex);
+    if (status == TERN_OK) status = session_draft_open(s, err);
     if (status != TERN_OK) {
         tern_session_close(s);
         return status;
@@ -65,6 +67,7 @@ void tern_session_close(struct tern_session *s) {
     mutex_lock(s->engine->mutex);
     session_give_back(s);
     mutex_unlock(s->engine->mutex);
+    session_draft_close(s);
     mem_free(s->ids);
     mem_free(s->blocks);
     mem_free(s);
@@ -90,6 +93,7 @@ enum tern_status session_restore(struct tern_session *s, size_t len, struct tern
                 TRY(plan_slot_copy(s->engine->plan, s->slot, s->checkpoints[i].slot, err));
     while (s->n_checkpoints > 0 && s->checkpoints[s->n_checkpoints - 1].len > len) s->n_checkpoints--;
     s->len = len;
+    session_draft_cut(s, len);
     return TERN_OK;
 }
 
@@ -122,8 +126,7 @@ enum tern_status session_checkpoint(struct tern_session *s, struct tern_err *err
     return TERN_OK;
 }
 
-// After a failed step the live convolution rows are unknown: the session goes back to what it has a copy of.
-static void session_fall_back(struct tern_session *s) {
+void session_fall_back(struct tern_session *s) {
     size_t len = s->slot >= 0 ? (s->n_checkpoints > 0 ? s->checkpoints[s->n_checkpoints - 1].len : 0) : s->len;
     if (s->slot >= 0 && len > 0 &&
         plan_slot_copy(s->engine->plan, s->slot, s->checkpoints[s->n_checkpoints - 1].slot, NULL) != TERN_OK)
@@ -131,6 +134,7 @@ static void session_fall_back(struct tern_session *s) {
     if (len == 0) s->n_checkpoints = 0;
     s->len = len;
     s->pending = -1;
+    session_draft_cut(s, len);
 }
 
 // n_out: head rows at the end of the step (0, 1 or n).
@@ -140,10 +144,12 @@ static enum tern_status rows_run(struct tern_session *s, const int32_t *ids, int
     if (s->len + (size_t)n > (size_t)e->n_ctx)
         TERN_BUG("a step of %d rows behind %zu in a context of %d", n, s->len, e->n_ctx);
     struct step_builder *b = &e->builder;
+    TRY(session_draft_room(s, n, err));
     step_begin(b, plan_pool(e->plan), 0);
     int32_t conv_in = s->len > 0 ? s->slot : -1;
     int seq = step_add_seq(b, s->blocks, s->n_blocks, (int32_t)s->len, conv_in, s->slot);
     for (int i = 0; i < n; i++) step_add_chain_row(b, seq, ids[i], i >= n - n_out);
+    if (e->draft.plan) b->step.ports[PORT_FEATURES] = session_draft_port(s);
     mem_freeze(true);
     enum tern_status status = plan_run(e->plan, step_end(b), want, err);
     mem_freeze(false);
@@ -153,6 +159,7 @@ static enum tern_status rows_run(struct tern_session *s, const int32_t *ids, int
     }
     memcpy(s->ids + s->len, ids, (size_t)n * sizeof *ids);
     s->len += (size_t)n;
+    if (e->draft.plan) s->draft.pending += (size_t)n;
     return TERN_OK;
 }
 
@@ -195,7 +202,7 @@ static enum tern_status session_copy(struct tern_session *to, const struct tern_
     memcpy(to->ids, from->ids, from->len * sizeof *from->ids);
     to->len = from->len;
     to->pending = from->pending;
-    return TERN_OK;
+    return session_draft_copy(to, from, err);
 }
 
 enum tern_status tern_session_fork(struct tern_session **out, const struct tern_session *s, struct tern_err *err) {

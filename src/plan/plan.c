@@ -32,6 +32,9 @@ enum tern_status plan_options_check(const struct plan_options *o, struct tern_er
         return err_set(err, TERN_INVALID_ARGUMENT,
                        "plan: %d rows with output in one step; 1 to %d (the window) are possible", o->n_out_max,
                        o->window);
+    if (o->n_features < 0 || o->n_features > PROG_FEATURES_MAX || (o->n_features > 0 && !o->feature_layers))
+        return err_set(err, TERN_INVALID_ARGUMENT, "plan: features of %d layers; at most %d are possible",
+                       o->n_features, PROG_FEATURES_MAX);
     if (o->n_blocks < 0 || o->n_slots < 0)
         return err_set(err, TERN_INVALID_ARGUMENT, "plan: a pool of %d blocks and %d conv slots", o->n_blocks,
                        o->n_slots);

@@ -25,6 +25,10 @@ struct plan_options {
     int n_blocks;  // KV blocks of the pool
     int n_slots;   // conv slots of the pool
     int n_out_max; // head rows in one step; logits memory is n_out_max * n_vocab floats
+    // Layers whose residuals every run gives to the step's PORT_FEATURES (a drafter's feature layers); n_features 0:
+    // none, and the port is not looked at.
+    const int *feature_layers;
+    int n_features;
 };
 struct plan_kind {
     const char *name; // "whole"
@@ -59,3 +63,42 @@ uint64_t plan_work_bytes(const struct plan *p); // programs' work memory, output
 // still. False on overflow. What plan_open would refuse estimates 0: plan_open says why.
 bool plan_bytes_estimate(const char *kind, const struct plan_options *o, uint64_t *work, uint64_t *state);
 bool plan_explain(const struct plan *p, struct buf *out); // which program on which unit, why
+
+// ------------------------------------------------------------------------------------------------------------ drafter
+//
+// A drafter beside a plan: its programs, its own pool of KV blocks, and rows of the target's features. The features lie
+// in the unit's memory: a run of the plan on the same unit writes them there (PORT_FEATURES), an injection reads them
+// from there.
+
+struct plan_draft;
+struct plan_draft_options {
+    const struct model *drafter; // model.h, struct model_drafter
+    struct unit *unit;           // of the target's plan
+    struct unit_weights *weights;
+    enum prog_class numerics;
+    enum op_kv_type kv_type;
+    int window;         // rows of the largest injection
+    int n_blocks;       // KV blocks of the pool
+    int n_feature_rows; // rows of features kept for those who draft
+    bool hidden;        // drafts give the normed rows too (Markov heads that read them)
+};
+enum tern_status plan_draft_open(struct plan_draft **out, const struct plan_draft_options *o, struct tern_err *err);
+void plan_draft_close(struct plan_draft *p); // NULL is fine
+bool plan_draft_bytes_estimate(const struct plan_draft_options *o, uint64_t *bytes); // pool, features, outputs, programs
+const struct state_pool *plan_draft_pool(const struct plan_draft *p);
+// Where feature row `row` lies: for ports[PORT_FEATURES] of a step of the target.
+struct step_port plan_draft_features(const struct plan_draft *p, int row);
+enum tern_status plan_draft_features_copy(struct plan_draft *p, int dst_row, int src_row, int n, struct tern_err *err);
+// Feature rows from feature_row on into the drafter's context, at the step's positions.
+enum tern_status plan_draft_inject(struct plan_draft *p, const struct step *s, int feature_row, struct tern_err *err);
+// One block [anchor, mask, …]; results are borrowed until the next run: [n_proposals] rows.
+enum tern_status plan_draft_run(struct plan_draft *p, const struct step *s, struct tern_err *err);
+const float *plan_draft_logits(const struct plan_draft *p); // [n_proposals][n_vocab]
+const float *plan_draft_hidden(const struct plan_draft *p); // [n_proposals][n_embd]; NULL without
+// out [n_vocab] = markov_w2 · e [markov_rank].
+enum tern_status plan_draft_markov(struct plan_draft *p, const float *e, float *out, struct tern_err *err);
+enum tern_status plan_draft_block_copy(struct plan_draft *p, int32_t dst, int32_t src, struct tern_err *err);
+enum tern_status plan_draft_block_read(struct plan_draft *p, int32_t block, void *out, struct tern_err *err);
+enum tern_status plan_draft_block_write(struct plan_draft *p, int32_t block, const void *in, struct tern_err *err);
+uint64_t plan_draft_bytes(const struct plan_draft *p); // programs, pool, features, outputs
+bool plan_draft_explain(const struct plan_draft *p, struct buf *out);

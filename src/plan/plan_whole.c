@@ -26,7 +26,7 @@ struct plan_whole {
     struct unit_caps caps;
     int windows[WINDOWS_MAX]; // rising; the last is the full window
     int n_windows;
-    int n_out_max;
+    int n_out_max, n_features;
     struct compiled programs[WINDOWS_MAX][N_GIVES];
     struct compiled commit;
     struct unit_buffer *logits, *argmax; // [n_out_max]
@@ -43,20 +43,22 @@ static int windows_list(const struct plan_options *o, bool cost_follows_rows, in
 }
 
 static struct prog_spec spec_make(const struct plan_options *o, int window, int gives) {
-    return (struct prog_spec){
+    struct prog_spec s = {
         .kind = PROG_WHOLE,
         .numerics = o->numerics,
         .kv_type = o->kv_type,
         .window = window,
         .n_out_max = gives == GIVES_NONE ? 0 : MIN(o->n_out_max, window),
-        .outputs = gives_outputs[gives],
+        .outputs = gives_outputs[gives] | (o->n_features > 0 ? (uint32_t)PROG_OUT_FEATURES : 0),
+        .n_features = o->n_features,
     };
+    for (int i = 0; i < o->n_features; i++) s.feature_layers[i] = o->feature_layers[i];
+    return s;
 }
 
 static struct prog_spec spec_commit(const struct plan_options *o) {
-    struct prog_spec s = spec_make(o, o->window, GIVES_NONE);
-    s.kind = PROG_COMMIT;
-    return s;
+    return (struct prog_spec){
+        .kind = PROG_COMMIT, .numerics = o->numerics, .kv_type = o->kv_type, .window = o->window};
 }
 
 static bool out_bytes(const struct plan_options *o, uint64_t *logits, uint64_t *argmax) {
@@ -129,6 +131,7 @@ static enum tern_status whole_open(struct plan **out, const struct plan_options 
     w->base.model = o->model;
     w->unit = o->units[0].unit;
     w->n_out_max = o->n_out_max;
+    w->n_features = o->n_features;
     unit_driver_of(w->unit)->caps(w->unit, &w->caps);
     struct buf name;
     buf_init(&name, sizeof(w->base.name) - 1);
@@ -271,6 +274,7 @@ static bool whole_explain(const struct plan *p, struct buf *out) {
     }
     buf_putf(out, "  at most %d rows with output in one step; commit of %d rows\n", w->n_out_max,
              w->windows[w->n_windows - 1]);
+    if (w->n_features > 0) buf_putf(out, "  features of %d layers from every run, for a drafter\n", w->n_features);
     buf_puts(out, w->caps.cost_follows_rows
                       ? "  one window: the unit's cost follows the rows of a step\n"
                       : "  the smallest window that holds a step: the unit's cost follows the window\n");

@@ -175,6 +175,34 @@ void tree_builder_free(struct tree_builder *b);
 void tree_build(struct tree_builder *b, enum tree_method method, const struct tree_source *s, int n,
                 struct token_tree *t);
 
+// ------------------------------------------------------------------------------------------------------------ drafter
+//
+// A draft model (model.h, struct model_drafter) run through a plan_draft, with its Markov head on the host: one block of
+// base logits, then any tree of them. Its context is a sequence of its own: KV blocks by table, and len positions.
+
+struct drafter;
+struct drafter_stats {
+    uint64_t n_drafts, n_rows_injected;
+    struct successors_stats successors;
+};
+// window: rows of the plan's largest injection.
+enum tern_status drafter_create(struct drafter **out, const struct model *m, struct plan_draft *plan, int window,
+                                struct tern_err *err);
+void drafter_free(struct drafter *d); // NULL is fine
+// Does this model's Markov head read the drafter's normed rows (plan_draft_options.hidden)?
+bool drafter_wants_hidden(const struct model *m);
+uint64_t drafter_bytes(const struct model *m); // of host memory, weights in float included
+int drafter_depths(const struct drafter *d);   // proposals of a block
+int drafter_rows(const struct drafter *d);     // positions that a block writes behind the context
+// n rows of features from feature_row on become positions len … len + n - 1.
+enum tern_status drafter_inject(struct drafter *d, const int32_t *blocks, int n_blocks, int len, int n, int feature_row,
+                                struct tern_err *err);
+// One block behind len positions: t, whose root is the newest token, grows to n nodes at most.
+enum tern_status drafter_propose(struct drafter *d, const int32_t *blocks, int n_blocks, int len,
+                                 enum tree_method method, const struct tree_noise *noise, int n, struct token_tree *t,
+                                 struct tern_err *err);
+struct drafter_stats drafter_stats_get(const struct drafter *d);
+
 // --------------------------------------------------------------------------------------------------------- acceptance
 
 // Adds the tree's nodes as rows of a verify step (STEP_KEEP_ROWS), all with head output; returns node 0's row, and node

@@ -1,0 +1,143 @@
+// The engine's part of drafting: the draft model beside the target, its place on the unit, and which mode runs and why.
+//
+// The drafter's pool and rows of features are taken at open for all sessions at full context, as the target's are. Every
+// session has a lane: a fixed range of blocks and rows, since a drafter's context is never shared.
+#include "base/base.h"
+#include "engine_int.h"
+
+#define CHAIN_TOKENS 9 // drafted tokens by mode, where nothing is asked for
+#define TREE_TOKENS 46
+#define NGRAM_TOKENS 8
+
+static const char *const mode_names[] = {
+    [TERN_DRAFT_DEFAULT] = "default",
+    [TERN_DRAFT_AUTO] = "auto",
+    [TERN_DRAFT_OFF] = "off",
+    [TERN_DRAFT_CHAIN] = "chain",
+    [TERN_DRAFT_TREE] = "tree",
+    [TERN_DRAFT_NGRAM] = "ngram",
+    [TERN_DRAFT_TREE_BIASED] = "tree-biased",
+    [TERN_DRAFT_TREE_FACTORISED] = "tree-factorised",
+};
+
+const char *draft_mode_name(enum tern_draft mode) {
+    return (unsigned)mode < ARRAY_LEN(mode_names) ? mode_names[mode] : "unknown";
+}
+
+int draft_max_of(const struct tern_engine *e, enum tern_draft mode, int asked) {
+    int max = asked > 0 ? asked : e->draft.max;
+    if (max == 0 && mode == TERN_DRAFT_CHAIN) max = CHAIN_TOKENS;
+    if (max == 0 && mode == TERN_DRAFT_NGRAM) max = NGRAM_TOKENS;
+    if (max == 0) max = mode == TERN_DRAFT_AUTO ? TERN_DRAFT_MAX : TREE_TOKENS;
+    return MIN(max, MIN(e->window, ENGINE_OUT_ROWS_MAX) - 1);
+}
+
+static bool needs_model(enum tern_draft mode) {
+    return mode != TERN_DRAFT_DEFAULT && mode != TERN_DRAFT_AUTO && mode != TERN_DRAFT_OFF && mode != TERN_DRAFT_NGRAM;
+}
+
+enum tern_status engine_draft_check(const struct tern_engine_options *o, struct tern_err *err) {
+    int window = o->window ? o->window : ENGINE_WINDOW_DEFAULT;
+    if ((unsigned)o->draft >= ARRAY_LEN(mode_names))
+        return err_set(err, TERN_INVALID_ARGUMENT, "unknown draft mode %d", (int)o->draft);
+    if (o->draft_max < 0 || o->draft_max > TERN_DRAFT_MAX)
+        return err_set(err, TERN_INVALID_ARGUMENT, "drafted tokens of a round must be 1 to %d (0: by the mode), not %d",
+                       TERN_DRAFT_MAX, o->draft_max);
+    if (o->draft_max >= window)
+        return err_set(err, TERN_INVALID_ARGUMENT,
+                       "%d drafted tokens and the one before them do not fit a window of %d rows", o->draft_max,
+                       window);
+    if (needs_model(o->draft) && !o->draft_path)
+        return err_set(err, TERN_INVALID_ARGUMENT, "drafting by %s needs a draft model, and none is given",
+                       draft_mode_name(o->draft));
+    if (needs_model(o->draft) && window < 2)
+        return err_set(err, TERN_INVALID_ARGUMENT, "drafting needs a window of at least 2 rows");
+    return TERN_OK;
+}
+
+static void plan_draft_options_fill(const struct tern_engine *e, struct plan_draft_options *o) {
+    const struct engine_draft *d = &e->draft;
+    *o = (struct plan_draft_options){.drafter = d->model,
+                                     .unit = e->unit,
+                                     .weights = d->weights,
+                                     .numerics = e->numerics,
+                                     .kv_type = e->kv_type,
+                                     .window = e->window,
+                                     .n_blocks = d->n_blocks * e->n_sessions,
+                                     .n_feature_rows = d->n_rows * e->n_sessions,
+                                     .hidden = drafter_wants_hidden(d->model)};
+}
+
+// What requests do that say nothing, and why.
+static void note_set(struct tern_engine *e, bool is_plain) {
+    struct engine_draft *d = &e->draft;
+    struct buf b;
+    buf_init(&b, ENGINE_DRAFT_NOTE - 1);
+    if (!is_plain)
+        buf_putf(&b, "%s: %.80s, at most %d tokens a round", draft_mode_name(d->mode),
+                 d->model && d->mode != TERN_DRAFT_NGRAM ? d->model->name : "from the text so far",
+                 draft_max_of(e, d->mode, 0));
+    else if (d->mode == TERN_DRAFT_OFF)
+        buf_puts(&b, "off");
+    else
+        buf_putf(&b, "off: %s", e->window < 2 ? "a window of one row checks no drafts" : "no draft model is given");
+    if (!b.failed && b.len < sizeof d->note) memcpy(d->note, b.data, b.len + 1);
+    buf_release(&b);
+}
+
+enum tern_status engine_draft_open(struct tern_engine *e, struct tern_err *err) {
+    const struct tern_engine_options *o = &e->options;
+    struct engine_draft *d = &e->draft;
+    d->mode = o->draft == TERN_DRAFT_DEFAULT ? TERN_DRAFT_AUTO : o->draft;
+    d->max = o->draft_max;
+    if (o->draft_path && e->window > 1) {
+        TRY(engine_progress(e, "opening the draft model", 0, 1, err));
+        TRY(model_open_drafter(&d->model, o->draft_path, e->model, err));
+        if (d->model->warning.len) log_warn("%.*s", (int)d->model->warning.len, d->model->warning.data);
+        d->n_blocks = int_div_up(e->n_ctx + d->model->drafter->n_rows, OP_BLOCK);
+        d->n_rows = e->window + TREE_NODES_MAX;
+    }
+    bool is_plain = d->mode == TERN_DRAFT_OFF || e->window < 2 || (!d->model && d->mode != TERN_DRAFT_NGRAM);
+    note_set(e, is_plain);
+    if (is_plain) d->mode = TERN_DRAFT_OFF;
+    return TERN_OK;
+}
+
+bool engine_draft_estimate(const struct tern_engine *e, uint64_t *bytes) {
+    struct plan_draft_options o;
+    *bytes = 0;
+    if (!e->draft.model) return true;
+    plan_draft_options_fill(e, &o);
+    return plan_draft_bytes_estimate(&o, bytes) && u64_add(*bytes, e->draft.model->n_bytes_file, bytes) &&
+           u64_add(*bytes, drafter_bytes(e->draft.model), bytes);
+}
+
+enum tern_status engine_draft_load(struct tern_engine *e, struct tern_err *err) {
+    struct engine_draft *d = &e->draft;
+    if (!d->model) return TERN_OK;
+    // The file is small beside the target's: packed anew, so that no second cache entry has to be kept in step.
+    struct weights_options wo = {.numerics = e->numerics, .shared = e->weights};
+    TRY(unit_driver_of(e->unit)->weights_import(e->unit, &d->weights, d->model, &wo, &d->weights_info, err));
+    struct plan_draft_options o;
+    plan_draft_options_fill(e, &o);
+    TRY(plan_draft_open(&d->plan, &o, err));
+    TRY(drafter_create(&d->drafter, d->model, d->plan, e->window, err));
+    d->free_lanes = mem_calloc((size_t)e->n_sessions, sizeof *d->free_lanes);
+    if (!d->free_lanes) return err_set(err, TERN_NO_MEMORY, "no memory for the drafter's tables");
+    for (int i = e->n_sessions - 1; i >= 0; i--) d->free_lanes[d->n_free_lanes++] = i;
+    return TERN_OK;
+}
+
+void engine_draft_close(struct tern_engine *e) {
+    struct engine_draft *d = &e->draft;
+    drafter_free(d->drafter);
+    plan_draft_close(d->plan);
+    if (d->weights) unit_driver_of(e->unit)->weights_free(e->unit, d->weights);
+    model_close(d->model);
+    mem_free(d->free_lanes);
+}
+
+uint64_t engine_draft_bytes(const struct tern_engine *e) {
+    const struct engine_draft *d = &e->draft;
+    return d->model ? d->weights_info.bytes + plan_draft_bytes(d->plan) + drafter_bytes(d->model) : 0;
+}

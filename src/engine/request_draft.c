@@ -1,0 +1,259 @@
+// Rounds of speculation in a request. The walk along the drafted tokens is plain decoding itself: at every node the next
+// token is chosen, told and judged by the same functions that a plain step uses, in the same order, so sampling,
+// penalties, constraints, log-probabilities, stop strings and limits cannot differ. What a round adds is only that the
+// next row's output is there already when the choice was a drafted token.
+//
+// A round: pending features into the drafter's context, a block, a tree of it; one verify step; the walk; the commit of
+// the path's rows; the path's features moved together, to be injected before the next draft.
+#include "base/base.h"
+#include "request_int.h"
+
+#define NGRAM_LEN_MIN 3 // tokens that must match before what followed them is proposed
+
+enum tern_status request_draft_init(struct tern_request *r, const struct tern_request_options *o,
+                                    struct tern_err *err) {
+    const struct tern_engine *e = r->engine;
+    struct request_draft *d = &r->draft;
+    if ((unsigned)o->draft > TERN_DRAFT_TREE_FACTORISED || o->draft_max < 0 || o->draft_max > TERN_DRAFT_MAX)
+        return err_set(err, TERN_INVALID_ARGUMENT, "draft mode %d with %d tokens; known modes and 1 to %d are possible",
+                       (int)o->draft, o->draft_max, TERN_DRAFT_MAX);
+    if (o->draft_max >= e->window)
+        return err_set(err, TERN_INVALID_ARGUMENT,
+                       "%d drafted tokens and the one before them do not fit a window of %d rows", o->draft_max,
+                       e->window);
+    d->mode = o->draft == TERN_DRAFT_DEFAULT ? e->draft.mode : o->draft;
+    bool by_ngram = d->mode == TERN_DRAFT_NGRAM;
+    if (d->mode != TERN_DRAFT_OFF && !by_ngram && !e->draft.plan && d->mode != TERN_DRAFT_AUTO)
+        return err_set(err, TERN_INVALID_ARGUMENT,
+                       "drafting by %s needs a draft model, and this engine was opened without one",
+                       draft_mode_name(d->mode));
+    if (d->mode == TERN_DRAFT_AUTO && e->draft.plan && !e->draft.has_costs)
+        return err_set(err, TERN_INVALID_ARGUMENT,
+                       "draft auto needs the costs that are measured when an engine opens with draft auto; this one "
+                       "was opened with %s",
+                       draft_mode_name(e->draft.mode));
+    if (d->mode == TERN_DRAFT_AUTO && !e->draft.plan) d->mode = TERN_DRAFT_OFF; // the engine's note says why
+    if (by_ngram && e->window > 1) TRY(session_ngram_create(r->session, err));
+    d->max = draft_max_of(e, d->mode, o->draft_max);
+    if (d->max < 1) d->mode = TERN_DRAFT_OFF;
+    d->noise = (struct tree_noise){.temperature = o->temperature,
+                                   .seed = o->seed,
+                                   .top_k = o->top_k,
+                                   .top_p = o->top_p,
+                                   .min_p = o->min_p};
+    width_text_init(&d->text);
+    return TERN_OK;
+}
+
+enum tern_status request_draft_prompt(struct tern_request *r, struct tern_err *err) {
+    if (r->draft.mode == TERN_DRAFT_OFF || r->draft.mode == TERN_DRAFT_NGRAM) return TERN_OK;
+    mutex_lock(r->engine->mutex);
+    enum tern_status status = session_draft_inject(r->session, err);
+    mutex_unlock(r->engine->mutex);
+    return status;
+}
+
+void request_draft_marker(struct tern_request *r, struct str bytes) {
+    if (str_eqz(bytes, "<|tool_call_start|>") || str_eqz(bytes, "<tool_call>")) width_text_tool(&r->draft.text, true);
+    if (str_eqz(bytes, "<|tool_call_end|>") || str_eqz(bytes, "</tool_call>")) width_text_tool(&r->draft.text, false);
+}
+
+// ------------------------------------------------------------------------------------------------------------ drafting
+
+// Most drafted tokens now. One token left to choose: its row gives it, so nothing is gained.
+static int budget_room(const struct tern_request *r) {
+    size_t free_rows = (size_t)r->engine->n_ctx - r->session->len - 1;
+    if (r->n_max - (int)r->answer.len < 2) return 0;
+    return (int)MIN((size_t)r->draft.max, free_rows);
+}
+
+static enum tern_status tree_propose(struct tern_request *r, int budget, struct tern_err *err) {
+    struct tern_session *s = r->session;
+    struct engine_draft *ed = &r->engine->draft;
+    struct request_draft *d = &r->draft;
+    static const enum tree_method methods[] = {[TERN_DRAFT_AUTO] = TREE_CONDITIONED,
+                                               [TERN_DRAFT_CHAIN] = TREE_CHAIN,
+                                               [TERN_DRAFT_TREE] = TREE_CONDITIONED,
+                                               [TERN_DRAFT_TREE_BIASED] = TREE_BIASED,
+                                               [TERN_DRAFT_TREE_FACTORISED] = TREE_FACTORISED};
+    if (d->mode == TERN_DRAFT_NGRAM) {
+        int32_t tokens[TREE_NODES_MAX];
+        session_ngram_follow(s, r->next);
+        int n = ngram_propose(s->draft.ngram, NULL, 0, NGRAM_LEN_MIN, tokens, budget);
+        token_tree_add_chain(&d->tree, 0, tokens, n, 1 + budget);
+        return TERN_OK;
+    }
+    TRY(session_draft_inject(s, err));
+    d->noise.pos = (int64_t)s->len + 1;
+    return drafter_propose(ed->drafter, s->draft.blocks, ed->n_blocks, (int)s->draft.len, methods[d->mode], &d->noise,
+                           1 + budget, &d->tree, err);
+}
+
+// -------------------------------------------------------------------------------------------------------- the round
+
+static bool walk_choose(void *arg, const struct token_tree *t, int node, int32_t *token) {
+    struct tern_request *r = arg;
+    struct request_draft *d = &r->draft;
+    int64_t pos = (int64_t)r->session->len + 1 + t->nodes[node].depth;
+    *token = -1;
+    d->status = request_choose(r, d->want, node, pos, d->err);
+    if (d->status != TERN_OK) return false;
+    d->status = request_take(r, &d->ended, &d->finish, &d->stopped, d->err);
+    if (d->status != TERN_OK) return false;
+    *token = r->next;
+    return !d->ended;
+}
+
+static enum tern_status verify_run(struct tern_request *r, int *row, const struct step **step, struct tern_err *err) {
+    struct tern_session *s = r->session;
+    struct step_builder *b = &r->engine->builder;
+    TRY(session_draft_room(s, r->draft.tree.n, err));
+    step_begin(b, plan_pool(r->engine->plan), STEP_KEEP_ROWS);
+    int seq = step_add_seq(b, s->blocks, s->n_blocks, (int32_t)s->len, s->len > 0 ? s->slot : -1, -1);
+    *row = tree_step_add(b, seq, &r->draft.tree);
+    if (r->engine->draft.plan) b->step.ports[PORT_FEATURES] = session_draft_port(s);
+    *step = step_end(b);
+    return plan_run(r->engine->plan, *step, r->draft.want, err);
+}
+
+// The path's rows become the session's.
+static enum tern_status path_commit(struct tern_request *r, int row, const struct step *verify, struct tern_err *err) {
+    struct tern_session *s = r->session;
+    struct engine_draft *ed = &r->engine->draft;
+    const struct accept_path *p = &r->draft.path;
+    step_begin(&ed->commit, plan_pool(r->engine->plan), 0);
+    int seq = step_add_seq(&ed->commit, s->blocks, s->n_blocks, (int32_t)s->len, s->len > 0 ? s->slot : -1, s->slot);
+    path_step_add(&ed->commit, seq, verify, row, p);
+    enum tern_status status = plan_commit(r->engine->plan, step_end(&ed->commit), err);
+    if (status != TERN_OK) {
+        session_fall_back(s);
+        return status;
+    }
+    int first = ed->plan ? s->draft.lane * ed->n_rows + (int)s->draft.pending : 0;
+    for (int i = 0; i < p->n; i++) {
+        s->ids[s->len + (size_t)i] = r->draft.tree.nodes[p->nodes[i]].token;
+        if (ed->plan && status == TERN_OK)
+            status = plan_draft_features_copy(ed->plan, first + i, first + p->nodes[i], 1, err);
+    }
+    s->len += (size_t)p->n;
+    if (ed->plan) s->draft.pending += (size_t)p->n;
+    return status;
+}
+
+// Per depth: was there a token to check, and was one accepted? The last node of an answer that ends was not checked.
+static void depths_count(struct tern_request *r) {
+    const struct token_tree *t = &r->draft.tree;
+    const struct accept_path *p = &r->draft.path;
+    bool has_child[TREE_NODES_MAX] = {false};
+    for (int i = 1; i < t->n; i++) has_child[t->nodes[i].parent] = true;
+    for (int i = 0; i < p->n && i < TERN_DRAFT_DEPTHS; i++) {
+        bool checked = i + 1 < p->n || !r->draft.ended;
+        r->usage.n_tried[i] += checked && has_child[p->nodes[i]];
+        r->usage.n_hit[i] += i + 1 < p->n;
+    }
+}
+
+// Under the mutex: from the drafted tree to the session's new state.
+static enum tern_status tree_run(struct tern_request *r, struct tern_err *err) {
+    struct request_draft *d = &r->draft;
+    const struct step *verify = NULL;
+    int row = 0;
+    uint64_t start = clock_ns();
+    size_t before = r->answer.len;
+    d->want = request_output(r);
+    d->ended = d->stopped = false;
+    d->err = err;
+    mem_freeze(true);
+    enum tern_status status = verify_run(r, &row, &verify, err);
+    mem_freeze(false);
+    TRY(status);
+    uint64_t verified = clock_ns();
+    accept_walk(&d->tree, walk_choose, r, &d->path);
+    uint64_t walked = clock_ns();
+    status = d->status;
+    mem_freeze(true);
+    enum tern_status committed = path_commit(r, row, verify, status == TERN_OK ? err : NULL);
+    mem_freeze(false);
+    uint64_t end = clock_ns();
+    d->verify_ns += verified - start + end - walked;
+    d->host_ns += walked - verified;
+    r->usage.n_rounds++;
+    r->usage.n_steps++;
+    r->usage.n_drafted += d->tree.n - 1;
+    r->usage.n_accepted += d->path.n - 1;
+    r->usage.n_round_tokens += (int64_t)(r->answer.len - before);
+    depths_count(r);
+    return status != TERN_OK ? status : committed;
+}
+
+static void plain_count(struct tern_request *r, const struct width_choice *c) {
+    r->draft.n_plain++;
+    if (c) r->draft.n_plain_why[c->reason]++;
+    if (r->engine->draft.plan) r->draft.n_behind++;
+}
+
+static enum tern_status round_run(struct tern_request *r, bool *ran, struct tern_err *err) {
+    struct request_draft *d = &r->draft;
+    struct tern_session *s = r->session;
+    bool by_width = d->mode == TERN_DRAFT_AUTO;
+    struct width_input in = {.text = width_text_class(&d->text),
+                             .ctx = (int64_t)s->len,
+                             .pending = d->n_behind,
+                             .budget_max = budget_room(r)};
+    struct width_choice c = {.budget = in.budget_max};
+    uint64_t start = clock_ns();
+    if (by_width) c = width_choose(&s->draft.width, &in);
+    token_tree_init(&d->tree, r->next);
+    if (c.budget > 0) {
+        mem_freeze(true);
+        enum tern_status status = tree_propose(r, c.budget, err);
+        mem_freeze(false);
+        TRY(status);
+    }
+    d->draft_ns += clock_ns() - start;
+    *ran = d->tree.n > 1;
+    if (!*ran) {
+        if (by_width) width_observe(&s->draft.width, &in, &c, 0, NULL);
+        if (c.budget > 0) d->n_empty++;
+        plain_count(r, by_width ? &c : NULL);
+        return TERN_OK;
+    }
+    d->n_behind = 0;
+    TRY(tree_run(r, err));
+    if (by_width && !d->ended) width_observe(&s->draft.width, &in, &c, d->tree.n - 1, &d->path);
+    return TERN_OK;
+}
+
+enum tern_status request_draft_round(struct tern_request *r, bool *ran, struct tern_err *err) {
+    *ran = false;
+    if (budget_room(r) < 1) return TERN_OK;
+    mutex_lock(r->engine->mutex);
+    enum tern_status status = round_run(r, ran, err);
+    mutex_unlock(r->engine->mutex);
+    TRY(status);
+    return *ran && r->draft.ended ? request_finish(r, r->draft.finish, r->draft.stopped, err) : TERN_OK;
+}
+
+void request_draft_usage(struct tern_request *r) {
+    struct request_draft *d = &r->draft;
+    struct tern_usage *u = &r->usage;
+    struct buf b;
+    buf_init(&b, REQUEST_DRAFT_NOTE - 1);
+    if (d->mode == TERN_DRAFT_OFF) {
+        buf_puts(&b, r->engine->draft.mode == TERN_DRAFT_OFF ? r->engine->draft.note : "off");
+    } else {
+        buf_putf(&b, "%s, at most %d tokens: %lld rounds, %lld without drafts", draft_mode_name(d->mode), d->max,
+                 (long long)u->n_rounds, (long long)d->n_plain);
+        int most = 0;
+        for (int i = 1; i <= WIDTH_PROBE; i++)
+            if (d->n_plain_why[i] > d->n_plain_why[most]) most = i;
+        if (d->n_plain_why[most] > 0) buf_putf(&b, " (mostly: %s)", width_reason_name((enum width_reason)most));
+        if (d->n_empty > 0) buf_putf(&b, "; %lld times nothing was proposed", (long long)d->n_empty);
+    }
+    if (!b.failed && b.len < sizeof d->note) memcpy(d->note, b.data, b.len + 1);
+    buf_release(&b);
+    u->draft = d->note;
+    u->draft_s = (double)d->draft_ns * 1e-9;
+    u->verify_s = (double)d->verify_ns * 1e-9;
+    u->draft_host_s = (double)d->host_ns * 1e-9;
+}
