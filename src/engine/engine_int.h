@@ -152,6 +152,19 @@ void session_draft_cut(struct tern_session *s, size_t len);
 // Injects what is pending.
 enum tern_status session_draft_inject(struct tern_session *s, struct tern_err *err);
 enum tern_status session_draft_copy(struct tern_session *to, const struct tern_session *from, struct tern_err *err);
+// The same as bytes, for a saved session: the drafter's digest, the blocks of its context, rows of pending features.
+// put writes them piece by piece; take reads what another drafter (or none) wrote as no context at all.
+struct draft_state {
+    uint32_t len, pending;
+    uint64_t bytes;
+};
+struct draft_state session_draft_state(const struct tern_session *s);
+typedef enum tern_status draft_put_fn(void *arg, const void *data, size_t len, struct tern_err *err);
+enum tern_status session_draft_put(const struct tern_session *s, draft_put_fn *put, void *arg, struct tern_err *err);
+bool session_draft_state_check(const struct tern_session *s, const struct draft_state *state, const uint8_t *data,
+                               size_t n_ids);
+enum tern_status session_draft_take(struct tern_session *s, const struct draft_state *state, const uint8_t *data,
+                                    struct tern_err *err);
 // The n-gram drafter knows the session's ids and the token behind them.
 enum tern_status session_ngram_create(struct tern_session *s, struct tern_err *err);
 void session_ngram_follow(struct tern_session *s, int32_t next);

@@ -78,6 +78,80 @@ enum tern_status session_draft_copy(struct tern_session *to, const struct tern_s
     return TERN_OK;
 }
 
+// ---------------------------------------------------------------------------------------------------------- as bytes
+
+#define DIGEST_BYTES 64
+
+static uint64_t state_bytes(const struct tern_session *s, uint64_t len, uint64_t pending) {
+    struct plan_draft *plan = s->engine->draft.plan;
+    return DIGEST_BYTES + (len + OP_BLOCK - 1) / OP_BLOCK * plan_draft_pool(plan)->layout.block_bytes +
+           pending * plan_draft_feature_row_bytes(plan);
+}
+
+struct draft_state session_draft_state(const struct tern_session *s) {
+    const struct session_draft *sd = &s->draft;
+    if (sd->lane < 0) return (struct draft_state){0};
+    return (struct draft_state){.len = (uint32_t)sd->len,
+                                .pending = (uint32_t)sd->pending,
+                                .bytes = state_bytes(s, sd->len, sd->pending)};
+}
+
+enum tern_status session_draft_put(const struct tern_session *s, draft_put_fn *put, void *arg, struct tern_err *err) {
+    const struct session_draft *sd = &s->draft;
+    const struct engine_draft *d = &s->engine->draft;
+    if (sd->lane < 0) return TERN_OK;
+    size_t block = (size_t)plan_draft_pool(d->plan)->layout.block_bytes;
+    size_t row = (size_t)plan_draft_feature_row_bytes(d->plan);
+    void *data = mem_alloc(MAX(block, row));
+    if (!data) return err_set(err, TERN_NO_MEMORY, "no memory to save a drafter's context");
+    enum tern_status status;
+    TRY_GOTO(put(arg, d->model->digest, DIGEST_BYTES, err), done);
+    for (int i = 0; i < int_div_up((int)sd->len, OP_BLOCK); i++) {
+        TRY_GOTO(plan_draft_block_read(d->plan, sd->blocks[i], data, err), done);
+        TRY_GOTO(put(arg, data, block, err), done);
+    }
+    for (size_t i = 0; i < sd->pending; i++) {
+        TRY_GOTO(plan_draft_features_read(d->plan, row_of(s, i), 1, data, err), done);
+        TRY_GOTO(put(arg, data, row, err), done);
+    }
+done:
+    mem_free(data);
+    return status;
+}
+
+static bool is_own(const struct tern_session *s, const struct draft_state *state, const uint8_t *data) {
+    return s->draft.lane >= 0 && state->bytes >= DIGEST_BYTES &&
+           memcmp(data, s->engine->draft.model->digest, DIGEST_BYTES) == 0;
+}
+
+bool session_draft_state_check(const struct tern_session *s, const struct draft_state *state, const uint8_t *data,
+                               size_t n_ids) {
+    if ((uint64_t)state->len + state->pending > n_ids) return false;
+    if (!is_own(s, state, data)) return true;
+    return state->pending <= (uint32_t)s->engine->draft.n_rows &&
+           state->bytes == state_bytes(s, state->len, state->pending);
+}
+
+enum tern_status session_draft_take(struct tern_session *s, const struct draft_state *state, const uint8_t *data,
+                                    struct tern_err *err) {
+    struct session_draft *sd = &s->draft;
+    struct plan_draft *plan = s->engine->draft.plan;
+    sd->ngram_same = 0;
+    sd->base = s->len;
+    sd->len = sd->pending = 0;
+    if (!is_own(s, state, data)) return TERN_OK;
+    data += DIGEST_BYTES;
+    for (int i = 0; i < int_div_up((int)state->len, OP_BLOCK); i++) {
+        TRY(plan_draft_block_write(plan, sd->blocks[i], data, err));
+        data += plan_draft_pool(plan)->layout.block_bytes;
+    }
+    TRY(plan_draft_features_write(plan, row_of(s, 0), (int)state->pending, data, err));
+    sd->len = state->len;
+    sd->pending = state->pending;
+    sd->base = s->len - sd->len - sd->pending;
+    return TERN_OK;
+}
+
 enum tern_status session_ngram_create(struct tern_session *s, struct tern_err *err) {
     if (s->draft.ngram) return TERN_OK;
     s->draft.ngram_same = 0;

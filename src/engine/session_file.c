@@ -1,18 +1,20 @@
-// A session's state as a file: header, ids, KV blocks, convolution rows, checksum. Written to the side and renamed;
+// A session's state as a file: header, ids, KV blocks, convolution rows, the drafter's context, checksum. Written to the side and renamed;
 // read and verified whole before anything live changes. The header says everything that changes values (model,
 // numerics, layout), so a state can never be continued by a model or a class that did not write it.
 #include "base/base.h"
 #include "engine_int.h"
 
-#define STATE_MAGIC "TERNSTA1"
+#define STATE_MAGIC "TERNSTA2"
 #define STATE_IDENTITY_MAX 1024
 
-// Little-endian, no padding: 8 + 4 * 6 bytes, then identity, ids, blocks, slot, SHA-256 of all before it.
+// Little-endian, no padding: 48 bytes, then identity, ids, blocks, slot, drafter, SHA-256 of all before it.
 struct state_header {
     char magic[8];
     uint32_t n_identity, n_ids;
     int32_t pending;
-    uint32_t n_blocks, has_slot, reserved;
+    uint32_t n_blocks, has_slot;
+    uint32_t n_draft, n_draft_pending, reserved; // positions of the drafter's context, and feature rows behind them
+    uint64_t draft_bytes;
 };
 
 static bool identity_put(const struct tern_engine *e, struct buf *out) {
@@ -29,14 +31,22 @@ static enum tern_status hashed_put(struct hashed_writer *w, const void *data, si
     return writer_put(&w->file, data, len, err);
 }
 
+static enum tern_status draft_put(void *arg, const void *data, size_t len, struct tern_err *err) {
+    return hashed_put(arg, data, len, err);
+}
+
 static enum tern_status state_write(const struct tern_session *s, struct hashed_writer *w, struct str identity,
                                     void *block, struct tern_err *err) {
     const struct state_layout *l = &plan_pool(s->engine->plan)->layout;
+    const struct draft_state draft = session_draft_state(s);
     struct state_header h = {.n_identity = (uint32_t)identity.len,
                              .n_ids = (uint32_t)s->len,
                              .pending = s->pending,
                              .n_blocks = (uint32_t)int_div_up((int)s->len, OP_BLOCK),
-                             .has_slot = s->slot >= 0 && s->len > 0};
+                             .has_slot = s->slot >= 0 && s->len > 0,
+                             .n_draft = draft.len,
+                             .n_draft_pending = draft.pending,
+                             .draft_bytes = draft.bytes};
     memcpy(h.magic, STATE_MAGIC, sizeof h.magic);
     TRY(hashed_put(w, &h, sizeof h, err));
     TRY(hashed_put(w, identity.data, identity.len, err));
@@ -49,6 +59,7 @@ static enum tern_status state_write(const struct tern_session *s, struct hashed_
         TRY(plan_slot_read(s->engine->plan, s->slot, block, err));
         TRY(hashed_put(w, block, l->slot_bytes, err));
     }
+    TRY(session_draft_put(s, draft_put, w, err));
     uint8_t digest[32];
     sha256_final(&w->sha, digest);
     return writer_put(&w->file, digest, sizeof digest, err);
@@ -93,6 +104,7 @@ static enum tern_status state_check(const struct tern_session *s, const struct o
         return err_set(err, TERN_BAD_FORMAT, "%s: broken header of a saved session", path);
     uint64_t want = sizeof *h + h->n_identity + (uint64_t)h->n_ids * 4 + h->n_blocks * l->block_bytes +
                     h->has_slot * l->slot_bytes + 32;
+    bool fits = u64_add(want, h->draft_bytes, &want);
     struct str identity = {(const char *)map->data + sizeof *h, h->n_identity};
     struct buf own;
     buf_init(&own, STATE_IDENTITY_MAX);
@@ -104,7 +116,7 @@ static enum tern_status state_check(const struct tern_session *s, const struct o
     else if (!same)
         status = err_set(err, TERN_MISMATCH,
                          "%s: saved by another model, numerics class or version; this engine is: %s", path, own.data);
-    else if (map->size != want)
+    else if (!fits || map->size != want)
         status = err_set(err, TERN_BAD_FORMAT, "%s: has %zu bytes but %llu are expected; it was cut or grew", path,
                          map->size, (unsigned long long)want);
     buf_release(&own);
@@ -116,6 +128,9 @@ static enum tern_status state_check(const struct tern_session *s, const struct o
     sha256_final(&sha, digest);
     if (memcmp(digest, map->data + map->size - 32, 32) != 0)
         return err_set(err, TERN_BAD_FORMAT, "%s: its checksum does not fit; the file was changed or damaged", path);
+    const struct draft_state draft = {h->n_draft, h->n_draft_pending, h->draft_bytes};
+    if (!session_draft_state_check(s, &draft, map->data + map->size - 32 - h->draft_bytes, h->n_ids))
+        return err_set(err, TERN_BAD_FORMAT, "%s: broken sizes of the drafter's context", path);
     if (h->n_ids > (uint32_t)e->n_ctx)
         return err_set(err, TERN_CONTEXT_FULL, "%s: holds %u tokens, but this engine's context has %d positions", path,
                        h->n_ids, e->n_ctx);
@@ -134,14 +149,18 @@ static enum tern_status state_take(struct tern_session *s, const uint8_t *at, co
                                    struct tern_err *err) {
     const struct state_layout *l = &plan_pool(s->engine->plan)->layout;
     s->len = 0;
+    session_draft_cut(s, 0);
     s->n_checkpoints = 0;
     s->pending = -1;
     const uint8_t *ids = at + sizeof *h + h->n_identity, *data = ids + (size_t)h->n_ids * 4;
     for (uint32_t i = 0; i < h->n_blocks; i++, data += l->block_bytes)
         TRY(plan_block_write(s->engine->plan, s->blocks[i], data, err));
     if (h->has_slot) TRY(plan_slot_write(s->engine->plan, s->slot, data, err));
+    data += h->has_slot * l->slot_bytes;
     memcpy(s->ids, ids, (size_t)h->n_ids * 4);
     s->len = h->n_ids;
+    const struct draft_state draft = {h->n_draft, h->n_draft_pending, h->draft_bytes};
+    TRY(session_draft_take(s, &draft, data, err));
     s->pending = h->pending;
     return session_checkpoint(s, err);
 }

@@ -89,6 +89,9 @@ const struct state_pool *plan_draft_pool(const struct plan_draft *p);
 // Where feature row `row` lies: for ports[PORT_FEATURES] of a step of the target.
 struct step_port plan_draft_features(const struct plan_draft *p, int row);
 enum tern_status plan_draft_features_copy(struct plan_draft *p, int dst_row, int src_row, int n, struct tern_err *err);
+uint64_t plan_draft_feature_row_bytes(const struct plan_draft *p);
+enum tern_status plan_draft_features_read(struct plan_draft *p, int row, int n, void *out, struct tern_err *err);
+enum tern_status plan_draft_features_write(struct plan_draft *p, int row, int n, const void *in, struct tern_err *err);
 // Feature rows from feature_row on into the drafter's context, at the step's positions.
 enum tern_status plan_draft_inject(struct plan_draft *p, const struct step *s, int feature_row, struct tern_err *err);
 // One block [anchor, mask, …]; results are borrowed until the next run: [n_proposals] rows.

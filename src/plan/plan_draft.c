@@ -177,6 +177,22 @@ enum tern_status plan_draft_features_copy(struct plan_draft *p, int dst_row, int
                                                 p->feature_row_bytes * (uint64_t)n, err);
 }
 
+uint64_t plan_draft_feature_row_bytes(const struct plan_draft *p) { return p->feature_row_bytes; }
+
+enum tern_status plan_draft_features_read(struct plan_draft *p, int row, int n, void *out, struct tern_err *err) {
+    TERN_ASSERT(row >= 0 && n >= 0 && row + n <= p->n_feature_rows);
+    if (n == 0) return TERN_OK;
+    return unit_driver_of(p->unit)->buffer_read(p->unit, p->features, p->feature_row_bytes * (uint64_t)row, out,
+                                                p->feature_row_bytes * (uint64_t)n, err);
+}
+
+enum tern_status plan_draft_features_write(struct plan_draft *p, int row, int n, const void *in, struct tern_err *err) {
+    TERN_ASSERT(row >= 0 && n >= 0 && row + n <= p->n_feature_rows);
+    if (n == 0) return TERN_OK;
+    return unit_driver_of(p->unit)->buffer_write(p->unit, p->features, p->feature_row_bytes * (uint64_t)row, in,
+                                                 p->feature_row_bytes * (uint64_t)n, err);
+}
+
 static enum tern_status submit_and_wait(struct plan_draft *p, struct unit_program *program, const struct step *s,
                                         const char *what, struct tern_err *err) {
     const struct unit_driver *d = unit_driver_of(p->unit);
