@@ -8,14 +8,16 @@
 #include <stdlib.h>
 
 #include "bench_ceiling.h"
+#include "bench_spec.h"
 
 #define BENCH_REPEATS_MAX 1000
 
 struct bench_opts {
     struct model_opts model;
     const char *shape, *format;
-    int n_prompt, n_answer, depth, repeats, seed;
-    bool json;
+    const char *prompts;
+    int n_prompt, n_answer, depth, repeats, seed, n_each;
+    bool json, spec;
 };
 struct series {
     double v[BENCH_REPEATS_MAX];
@@ -116,7 +118,7 @@ static int bench_run(const struct command *c, struct bench_opts *o, struct tern_
 }
 
 static int bench_main(const struct command *c, int argc, char **argv) {
-    struct bench_opts o = {.n_prompt = 512, .n_answer = 128, .repeats = 5, .seed = 1};
+    struct bench_opts o = {.n_prompt = 512, .n_answer = -1, .repeats = -1, .seed = 1};
     model_opts_init(&o.model);
     struct opt model_rows[MODEL_OPTS_N];
     model_opts_table(&o.model, model_rows);
@@ -129,11 +131,19 @@ static int bench_main(const struct command *c, int argc, char **argv) {
         {"--depth", 'd', "N", OPT_INT, &o.depth, 0, 1 << 20, "further prompt tokens before (default 0)"},
         {"--repeats", 'r', "N", OPT_INT, &o.repeats, 1, BENCH_REPEATS_MAX, "counted repetitions (default 5)"},
         {"--json", 0, NULL, OPT_FLAG, &o.json, 0, 0, "one JSON object"},
+        {"--spec", 0, NULL, OPT_FLAG, &o.spec, 0, 0, "drafting instead: answers to prompts, in every mode"},
+        {"--prompts", 0, "FILE", OPT_TEXT, &o.prompts, 0, 0,
+         "with --spec: a line {\"category\", \"messages\", \"tools\"} for each prompt"},
+        {"--each", 0, "N", OPT_INT, &o.n_each, 1, 1 << 20, "with --spec: prompts of each category (default all)"},
         {0}};
     const struct opt *const tables[] = {rows, model_rows, NULL};
     int n_args, code;
     if (!opts_parse(c, tables, argc, argv, &n_args, &code)) return code;
     if (n_args > 0) return usage_error(c, "no arguments expected");
+    if ((o.prompts || o.n_each) && !o.spec) return usage_error(c, "--prompts and --each go with --spec");
+    if (o.spec && o.shape) return usage_error(c, "--spec needs a model that writes text, not a shape");
+    if (o.n_answer < 0) o.n_answer = o.spec ? 160 : 128;
+    if (o.repeats < 0) o.repeats = o.spec ? 1 : 5;
     if (o.format && !o.shape) return usage_error(c, "--format goes with --shape");
     if (o.shape) {
         o.model.engine.model_path = NULL;
@@ -141,10 +151,12 @@ static int bench_main(const struct command *c, int argc, char **argv) {
         o.model.engine.shape_format = o.format;
         o.model.engine.shape_seed = (uint64_t)o.seed;
     }
-    if (o.model.engine.n_ctx == 0) o.model.engine.n_ctx = o.depth + o.n_prompt + o.n_answer + 2;
+    if (o.model.engine.n_ctx == 0 && !o.spec) o.model.engine.n_ctx = o.depth + o.n_prompt + o.n_answer + 2;
     struct tern_engine *e = NULL;
     code = engine_open_told(c, &o.model, &e);
-    if (code == 0) code = bench_run(c, &o, e);
+    const struct spec_bench_opts so = {
+        .prompts = o.prompts, .n_max = MAX(o.n_answer, 1), .n_each = o.n_each, .repeats = o.repeats, .json = o.json};
+    if (code == 0) code = o.spec ? bench_spec_run(c, &so, e) : bench_run(c, &o, e);
     tern_engine_close(e);
     return code;
 }

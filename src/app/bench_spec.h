@@ -1,0 +1,12 @@
+// Private to app/: the part of `tern bench` that measures speculative decoding.
+#pragma once
+#include "app.h"
+
+struct spec_bench_opts {
+    const char *prompts; // file, one JSON object a line; NULL: a prompt of each kind that comes with the program
+    int n_max;           // tokens of an answer at most
+    int n_each;          // prompts of each category, spread over it; 0: all
+    int repeats;         // counted runs of every prompt in every mode
+    bool json;
+};
+int bench_spec_run(const struct command *c, const struct spec_bench_opts *o, struct tern_engine *e);
