@@ -118,9 +118,9 @@ struct tern_engine_options {
     bool pack_cache;           // keep packed weights in $XDG_CACHE_HOME/tern between runs (default true)
     // A draft model made for this model (DSpark or DFlash): a GGUF file or a folder. NULL: none.
     const char *draft_path;
-    enum tern_draft draft;     // what requests do that say nothing; auto measures this machine's costs at open
-    int draft_max;             // drafted tokens of a round at most, 1..TERN_DRAFT_MAX; 0: by the mode
-    uint64_t memory_max;       // refuse to open when the worst case needs more bytes; 0: what the machine has
+    enum tern_draft draft; // what requests do that say nothing; auto measures this machine's costs at open
+    int draft_max;         // drafted tokens of a round at most, 1..TERN_DRAFT_MAX; 0: by the mode
+    uint64_t memory_max;   // refuse to open when the worst case needs more bytes; 0: what the machine has
     // Called during loading from the opening thread: stage name, done and total in bytes. Returning false cancels.
     bool (*on_progress)(void *arg, const char *stage, uint64_t done, uint64_t total);
     void *on_progress_arg;
@@ -251,8 +251,8 @@ struct tern_request_options {
     int n_logit_bias;
     int n_logprobs; // -1: none; 0: the chosen token's; up to TERN_TOP_LOGPROBS_MAX alternatives
     const struct tern_constraint *constraint; // NULL: none; borrowed until the request is freed
-    enum tern_draft draft; // never changes the text. TERN_DRAFT_AUTO needs an engine opened with it
-    int draft_max;         // 0: the engine's
+    enum tern_draft draft;                    // never changes the text. TERN_DRAFT_AUTO needs an engine opened with it
+    int draft_max;                            // 0: the engine's
 };
 TERN_API void tern_request_options_default(struct tern_request_options *o);
 

@@ -18,10 +18,10 @@ static const struct spec_mode {
     int max;
     bool needs_model;
 } modes[] = {
-    {"plain", TERN_DRAFT_OFF, 0, false},     {"chain", TERN_DRAFT_CHAIN, 9, true},
-    {"chain8", TERN_DRAFT_CHAIN, 8, true},   {"tree8", TERN_DRAFT_TREE, 8, true},
-    {"tree16", TERN_DRAFT_TREE, 16, true},   {"tree", TERN_DRAFT_TREE, 46, true},
-    {"auto", TERN_DRAFT_AUTO, 0, true},      {"biased", TERN_DRAFT_TREE_BIASED, 46, true},
+    {"plain", TERN_DRAFT_OFF, 0, false},   {"chain", TERN_DRAFT_CHAIN, 9, true},
+    {"chain8", TERN_DRAFT_CHAIN, 8, true}, {"tree8", TERN_DRAFT_TREE, 8, true},
+    {"tree16", TERN_DRAFT_TREE, 16, true}, {"tree", TERN_DRAFT_TREE, 46, true},
+    {"auto", TERN_DRAFT_AUTO, 0, true},    {"biased", TERN_DRAFT_TREE_BIASED, 46, true},
     {"ngram", TERN_DRAFT_NGRAM, 8, false},
 };
 #define MODES_N ((int)ARRAY_LEN(modes))
@@ -61,10 +61,13 @@ struct bench {
 
 static const char prompts_own[] =
     "{\"category\": \"chat\", \"messages\": [{\"role\": \"user\", \"content\": \"Explain how rain forms.\"}]}\n"
-    "{\"category\": \"story\", \"messages\": [{\"role\": \"user\", \"content\": \"Write a short story about a fox.\"}]}\n"
-    "{\"category\": \"math\", \"messages\": [{\"role\": \"user\", \"content\": \"A box holds 12 eggs. How many eggs are in 7 "
+    "{\"category\": \"story\", \"messages\": [{\"role\": \"user\", \"content\": \"Write a short story about a "
+    "fox.\"}]}\n"
+    "{\"category\": \"math\", \"messages\": [{\"role\": \"user\", \"content\": \"A box holds 12 eggs. How many eggs "
+    "are in 7 "
     "boxes?\"}]}\n"
-    "{\"category\": \"code\", \"messages\": [{\"role\": \"user\", \"content\": \"Write a Python function that reverses a "
+    "{\"category\": \"code\", \"messages\": [{\"role\": \"user\", \"content\": \"Write a Python function that reverses "
+    "a "
     "list.\"}]}\n";
 
 // ------------------------------------------------------------------------------------------------------------ prompts
@@ -122,8 +125,7 @@ static enum tern_status prompts_read(struct bench *b, struct tern_err *err) {
         struct str line = {text.data + at, end - at};
         at = end + 1;
         if (line.len == 0) continue;
-        if (b->n_prompts == SPEC_PROMPTS_MAX)
-            return err_set(err, TERN_LIMIT, "more than %d prompts", SPEC_PROMPTS_MAX);
+        if (b->n_prompts == SPEC_PROMPTS_MAX) return err_set(err, TERN_LIMIT, "more than %d prompts", SPEC_PROMPTS_MAX);
         TRY(prompt_parse(b, line, (int)number, &b->prompts[b->n_prompts], err));
         b->n_prompts++;
     }
@@ -241,7 +243,8 @@ static void tally_json(struct json_writer *w, const struct tally *t, const struc
     field(w, "tokens_per_second", speed(t));
     field(w, "over_plain", share(speed(t), speed(plain)));
     // Tokens that a step must give to cost no more than plain decoding.
-    field(w, "break_even", share(share(t->answer_s, (double)t->n_steps), share(plain->answer_s, (double)plain->n_steps)));
+    field(w, "break_even",
+          share(share(t->answer_s, (double)t->n_steps), share(plain->answer_s, (double)plain->n_steps)));
     json_write_key(w, "tokens");
     json_write_int(w, t->n_tokens);
     json_write_key(w, "steps");
@@ -301,8 +304,8 @@ static bool tokens_same(const struct bench *b) {
 static double auto_over_plain_min(const struct bench *b) {
     double least = share(speed(&b->results[MODE_AUTO].all), speed(&b->results[MODE_PLAIN].all));
     for (int k = 0; k < b->n_categories; k++)
-        least = MIN(least, share(speed(&b->results[MODE_AUTO].by_category[k]),
-                                 speed(&b->results[MODE_PLAIN].by_category[k])));
+        least = MIN(least,
+                    share(speed(&b->results[MODE_AUTO].by_category[k]), speed(&b->results[MODE_PLAIN].by_category[k])));
     return least;
 }
 
@@ -314,8 +317,11 @@ static void results_json(struct bench *b) {
     json_write_object(&w);
     const struct {
         const char *key, *value;
-    } texts[] = {{"model", b->info.name},       {"drafter", b->info.drafter},   {"draft", b->info.draft},
-                 {"kernels", b->info.kernels}, {"numerics", b->info.numerics}};
+    } texts[] = {{"model", b->info.name},
+                 {"drafter", b->info.drafter},
+                 {"draft", b->info.draft},
+                 {"kernels", b->info.kernels},
+                 {"numerics", b->info.numerics}};
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         json_write_key(&w, texts[i].key);
         json_write_str(&w, str_from(texts[i].value ? texts[i].value : "none"));
@@ -339,7 +345,8 @@ static void results_json(struct bench *b) {
     json_write_key(&w, "same_tokens");
     json_write_bool(&w, tokens_same(b));
     if (b->results[MODE_TREE].ran) {
-        field(&w, "tree_over_chain", share(per_step(&b->results[MODE_TREE].all), per_step(&b->results[MODE_CHAIN].all)));
+        field(&w, "tree_over_chain",
+              share(per_step(&b->results[MODE_TREE].all), per_step(&b->results[MODE_CHAIN].all)));
         field(&w, "auto_over_plain_min", auto_over_plain_min(b));
     }
     json_write_object_end(&w);

@@ -57,12 +57,9 @@ static void result_json(const struct tern_engine *e, const struct answer_view *v
     const struct {
         const char *key;
         int64_t value;
-    } counts[] = {{"prompt_tokens", u->n_prompt},
-                  {"cached_tokens", u->n_cached},
-                  {"answer_tokens", u->n_answer},
-                  {"steps", u->n_steps},
-                  {"draft_rounds", u->n_rounds},
-                  {"drafted_tokens", u->n_drafted},
+    } counts[] = {{"prompt_tokens", u->n_prompt},    {"cached_tokens", u->n_cached},
+                  {"answer_tokens", u->n_answer},    {"steps", u->n_steps},
+                  {"draft_rounds", u->n_rounds},     {"drafted_tokens", u->n_drafted},
                   {"accepted_tokens", u->n_accepted}};
     for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
         json_write_key(&w, counts[i].key);

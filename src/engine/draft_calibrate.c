@@ -1,6 +1,6 @@
 // What a round costs on this unit, measured when an engine opens that chooses widths by itself: verify steps of rising
-// width, a block of the drafter, the building of a tree. The best of a few runs each, within a budget of time: a large
-// model shows fewer points, and the last slope goes on beyond them. Costs are in nanoseconds.
+// width, a block of the drafter, the building of a tree. The best of a few passes, within a budget of time: a large model
+// shows fewer points, and the last slope goes on beyond them. Costs are in nanoseconds.
 //
 // The steps are real ones on free blocks: they keep their rows (no convolution state is written) and what they leave in
 // the blocks lies behind every session's length.
@@ -8,11 +8,14 @@
 #include "engine_int.h"
 
 #define CALIBRATE_NS 250000000ull // a budget, not a wait
-#define CALIBRATE_RUNS 3
-#define CALIBRATE_CTX 512 // second context that is measured, where there is room and time
+#define CALIBRATE_CTX 512         // second context that is measured, where there is room and time
 #define CALIBRATE_TREE 16
+#define CALIBRATE_PASSES 8
 
-static const int16_t widths[] = {1, 2, 3, 4, 6, 8, 9, 12, 16, 24, 32, 48, 64};
+// In the order in which they are measured: the first MUST of them whatever they cost, the rest as time allows.
+#define CALIBRATE_MUST 3
+static const int16_t widths[] = {1, 9, 17, 5, 2, 33, 3, 4, 7, 12, 24, 48, 64};
+_Static_assert(ARRAY_LEN(widths) <= WIDTH_ROWS_MAX, "room for every width");
 
 struct bench {
     struct tern_engine *e;
@@ -24,68 +27,102 @@ static bool time_is_left(const struct bench *b, uint64_t wanted_ns) {
     return clock_ns() - b->start + wanted_ns < CALIBRATE_NS;
 }
 
-static enum tern_status verify_time(const struct bench *b, int rows, int ctx, float *out, struct tern_err *err) {
+// One verify step of so many rows, as a tree; the least of this and what *best says.
+static enum tern_status verify_time(const struct bench *b, int rows, int ctx, uint64_t *best, struct tern_err *err) {
     struct tern_engine *e = b->e;
-    uint64_t best = UINT64_MAX;
-    for (int i = 0; i < CALIBRATE_RUNS && (i == 0 || time_is_left(b, best)); i++) {
-        struct step_builder *sb = &e->builder;
-        step_begin(sb, plan_pool(e->plan), STEP_KEEP_ROWS);
-        int seq = step_add_seq(sb, b->blocks, engine_blocks_per_session(e), ctx, -1, -1);
-        for (int r = 0; r < rows; r++) step_add_tree_row(sb, seq, 0, r == 0 ? STEP_NO_PARENT : (r - 1) / 2, true);
-        sb->step.ports[PORT_FEATURES] = plan_draft_features(e->draft.plan, 0);
-        uint64_t at = clock_ns();
-        TRY(plan_run(e->plan, step_end(sb), PROG_OUT_ARGMAX, err));
-        best = MIN(best, clock_ns() - at);
-    }
-    *out = (float)MAX(best, 1);
+    struct step_builder *sb = &e->builder;
+    step_begin(sb, plan_pool(e->plan), STEP_KEEP_ROWS);
+    int conv_in = ctx > 0 && e->n_slots > 0 ? 0 : -1; // any slot
+    int seq = step_add_seq(sb, b->blocks, engine_blocks_per_session(e), ctx, conv_in, -1);
+    for (int r = 0; r < rows; r++) step_add_tree_row(sb, seq, 0, r == 0 ? STEP_NO_PARENT : (r - 1) / 2, true);
+    sb->step.ports[PORT_FEATURES] = plan_draft_features(e->draft.plan, 0);
+    uint64_t at = clock_ns();
+    TRY(plan_run(e->plan, step_end(sb), PROG_OUT_ARGMAX, err));
+    *best = MIN(*best, clock_ns() - at);
     return TERN_OK;
 }
 
-// A draft, the injection of three rows (what a round accepts), and of one more.
-static enum tern_status draft_time(const struct bench *b, int ctx, struct width_costs *c, struct tern_err *err) {
+struct draft_times {
+    uint64_t few, many, block, tree; // three rows injected, CALIBRATE_TREE rows; a block alone, and with a tree
+};
+
+static enum tern_status draft_time(const struct bench *b, struct draft_times *t, struct tern_err *err) {
     struct engine_draft *d = &b->e->draft;
-    struct token_tree t;
+    struct token_tree tree;
     const struct tree_noise noise = {0};
-    uint64_t block = UINT64_MAX, inject = UINT64_MAX, few = UINT64_MAX, tree = UINT64_MAX;
-    for (int i = 0; i < CALIBRATE_RUNS && (i < 2 || time_is_left(b, block)); i++) { // the first fills tables
-        uint64_t at = clock_ns();
-        TRY(drafter_inject(d->drafter, b->draft_blocks, d->n_blocks, ctx, 3, 0, err));
-        few = MIN(few, clock_ns() - at);
+    uint64_t at = clock_ns();
+    TRY(drafter_inject(d->drafter, b->draft_blocks, d->n_blocks, 0, 3, 0, err));
+    t->few = MIN(t->few, clock_ns() - at);
+    at = clock_ns();
+    TRY(drafter_inject(d->drafter, b->draft_blocks, d->n_blocks, 0, CALIBRATE_TREE, 0, err));
+    t->many = MIN(t->many, clock_ns() - at);
+    for (int n = 1; n <= CALIBRATE_TREE; n += CALIBRATE_TREE - 1) {
+        uint64_t *best = n == 1 ? &t->block : &t->tree;
         at = clock_ns();
-        TRY(drafter_inject(d->drafter, b->draft_blocks, d->n_blocks, ctx, CALIBRATE_TREE, 0, err));
-        inject = MIN(inject, clock_ns() - at);
-        at = clock_ns();
-        token_tree_init(&t, 0);
-        TRY(drafter_propose(d->drafter, b->draft_blocks, d->n_blocks, ctx, TREE_CONDITIONED, &noise, 2, &t, err));
-        block = MIN(block, clock_ns() - at);
-        at = clock_ns();
-        token_tree_init(&t, 0);
-        TRY(drafter_propose(d->drafter, b->draft_blocks, d->n_blocks, ctx, TREE_CONDITIONED, &noise,
-                            1 + CALIBRATE_TREE, &t, err));
-        tree = MIN(tree, clock_ns() - at);
+        token_tree_init(&tree, 0);
+        TRY(drafter_propose(d->drafter, b->draft_blocks, d->n_blocks, 0, TREE_CONDITIONED, &noise, 1 + n, &tree, err));
+        *best = MIN(*best, clock_ns() - at);
     }
-    c->draft[0] = (float)(block + few);
-    c->draft_node = tree > block ? (float)(tree - block) / CALIBRATE_TREE : 0;
-    c->catch_up = (float)inject / CALIBRATE_TREE;
     return TERN_OK;
 }
 
+// One pass over the widths; *n: how many of them have a time.
+static enum tern_status widths_pass(const struct bench *b, int ctx, int n_max, uint64_t *best, int *n,
+                                    struct tern_err *err) {
+    for (int i = 0; i < n_max; i++) {
+        bool known = best[i] != UINT64_MAX;
+        if (known) *n = MAX(*n, i + 1);
+        uint64_t guess = known ? best[i] : i > 0 ? best[i - 1] * 2 : 0;
+        if (!(i < CALIBRATE_MUST && !known) && !time_is_left(b, guess)) continue;
+        if (!known && i > *n) continue; // no gaps
+        TRY(verify_time(b, widths[i], ctx, &best[i], err));
+        *n = MAX(*n, i + 1);
+    }
+    return TERN_OK;
+}
+
+// Times only err upwards, costs rise with the rows, and rows together cost no more than one by one: no width costs more
+// than a wider one was seen to, or than so many steps of one row.
+static void curve_set(struct width_costs *c, int x, const uint64_t *best, int n) {
+    c->n_rows = n;
+    for (int i = 0; i < n; i++) {
+        int at = i;
+        for (; at > 0 && c->rows[at - 1] > widths[i]; at--) {
+            c->rows[at] = c->rows[at - 1];
+            c->verify[x][at] = c->verify[x][at - 1];
+        }
+        c->rows[at] = widths[i];
+        c->verify[x][at] = (float)MAX(best[i], 1);
+    }
+    for (int i = n - 1; i > 0; i--) c->verify[x][i] = MIN(c->verify[x][i], c->verify[x][0] * (float)c->rows[i]);
+    for (int i = n - 2; i >= 0; i--) c->verify[x][i] = MIN(c->verify[x][i], c->verify[x][i + 1]);
+}
+
+// Passes over everything rather than repeats of one: a burst of other work on the machine hits no width alone.
 static enum tern_status curves_measure(const struct bench *b, struct width_costs *c, struct tern_err *err) {
     struct tern_engine *e = b->e;
-    int rows_max = MIN(MIN(e->window, ENGINE_OUT_ROWS_MAX), e->n_ctx - 1);
+    uint64_t best[ARRAY_LEN(widths)], far[ARRAY_LEN(widths)];
+    struct draft_times t = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
+    int rows_max = MIN(MIN(e->window, ENGINE_OUT_ROWS_MAX), e->n_ctx - 1), n_max = 0, n = 0, n_far = 0;
+    for (size_t i = 0; i < ARRAY_LEN(widths); i++) best[i] = far[i] = UINT64_MAX;
+    while (n_max < (int)ARRAY_LEN(widths) && widths[n_max] <= rows_max) n_max++;
     *c = (struct width_costs){.n_ctx = 1};
-    TRY(verify_time(b, 1, 0, &c->verify[0][0], err)); // warms up
-    TRY(draft_time(b, 0, c, err));
-    uint64_t first = clock_ns();
-    for (size_t i = 0; i < ARRAY_LEN(widths) && widths[i] <= rows_max; i++) {
-        if (i > 1 && !time_is_left(b, (uint64_t)(2 * c->verify[0][i - 1]))) break;
-        TRY(verify_time(b, widths[i], 0, &c->verify[0][i], err));
-        c->rows[c->n_rows++] = widths[i];
+    TRY(draft_time(b, &t, err)); // warms up: the successor table of its tokens is filled
+    TRY(verify_time(b, 1, 0, &best[0], err));
+    for (int pass = 0; pass < CALIBRATE_PASSES && (pass == 0 || time_is_left(b, best[0])); pass++) {
+        TRY(draft_time(b, &t, err));
+        TRY(widths_pass(b, 0, n_max, best, &n, err));
     }
-    bool has_room = CALIBRATE_CTX + ENGINE_OUT_ROWS_MAX < e->n_ctx;
-    if (!has_room || !time_is_left(b, clock_ns() - first)) return TERN_OK;
-    for (int i = 0; i < c->n_rows; i++) TRY(verify_time(b, c->rows[i], CALIBRATE_CTX, &c->verify[1][i], err));
-    c->draft[1] = c->draft[0];
+    curve_set(c, 0, best, n);
+    c->draft[0] = c->draft[1] = (float)(t.block + t.few);
+    c->draft_node = t.tree > t.block ? (float)(t.tree - t.block) / (CALIBRATE_TREE - 1) : 0;
+    c->catch_up = (float)t.many / CALIBRATE_TREE;
+    if (CALIBRATE_CTX + ENGINE_OUT_ROWS_MAX >= e->n_ctx) return TERN_OK;
+    TRY(widths_pass(b, CALIBRATE_CTX, MIN(n, CALIBRATE_MUST), far, &n_far, err));
+    if (n_far < MIN(n, CALIBRATE_MUST)) return TERN_OK;
+    // Context adds the same for every row: from the width that shows it best to all.
+    double per_row = MAX((double)far[n_far - 1] - (double)best[n_far - 1], 0) / widths[n_far - 1];
+    for (int i = 0; i < c->n_rows; i++) c->verify[1][i] = c->verify[0][i] + (float)(per_row * c->rows[i]);
     c->ctx[1] = CALIBRATE_CTX;
     c->n_ctx = 2;
     return TERN_OK;

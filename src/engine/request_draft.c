@@ -36,11 +36,8 @@ enum tern_status request_draft_init(struct tern_request *r, const struct tern_re
     if (by_ngram && e->window > 1) TRY(session_ngram_create(r->session, err));
     d->max = draft_max_of(e, d->mode, o->draft_max);
     if (d->max < 1) d->mode = TERN_DRAFT_OFF;
-    d->noise = (struct tree_noise){.temperature = o->temperature,
-                                   .seed = o->seed,
-                                   .top_k = o->top_k,
-                                   .top_p = o->top_p,
-                                   .min_p = o->min_p};
+    d->noise = (struct tree_noise){
+        .temperature = o->temperature, .seed = o->seed, .top_k = o->top_k, .top_p = o->top_p, .min_p = o->min_p};
     width_text_init(&d->text);
     return TERN_OK;
 }

@@ -21,18 +21,18 @@ enum request_phase { REQUEST_PROMPT, REQUEST_ANSWER, REQUEST_FINISHED, REQUEST_T
 struct request_draft {
     enum tern_draft mode; // never TERN_DRAFT_DEFAULT
     int max;
-    struct tree_noise noise;    // of the sampler
-    struct width_text text;     // what the answer is about, for the width controller
-    int n_behind;               // positions of plain rounds that the drafter has not seen
-    bool ended, stopped;        // the walk met the answer's end, by a stop string
-    enum tern_finish finish;    // … and why
-    uint32_t want;              // output of the verify step
-    enum tern_status status;    // of the walk
+    struct tree_noise noise; // of the sampler
+    struct width_text text;  // what the answer is about, for the width controller
+    int n_behind;            // positions of plain rounds that the drafter has not seen
+    bool ended, stopped;     // the walk met the answer's end, by a stop string
+    enum tern_finish finish; // … and why
+    uint32_t want;           // output of the verify step
+    enum tern_status status; // of the walk
     struct tern_err *err;
     struct token_tree tree;
     struct accept_path path;
-    int64_t n_plain;                                // rounds without drafts
-    int64_t n_plain_why[WIDTH_PROBE + 1], n_empty;  // of these: by the controller, by reason; nothing was proposed
+    int64_t n_plain;                               // rounds without drafts
+    int64_t n_plain_why[WIDTH_PROBE + 1], n_empty; // of these: by the controller, by reason; nothing was proposed
     uint64_t draft_ns, verify_ns, host_ns;
     char note[REQUEST_DRAFT_NOTE];
 };
@@ -89,7 +89,7 @@ enum tern_status request_draft_prompt(struct tern_request *r, struct tern_err *e
 // One round of speculation from r->next, told and taken. *ran false: nothing was drafted, and a plain step is due.
 enum tern_status request_draft_round(struct tern_request *r, bool *ran, struct tern_err *err);
 void request_draft_marker(struct tern_request *r, struct str bytes); // a control token of the answer
-void request_draft_usage(struct tern_request *r); // into r->usage
+void request_draft_usage(struct tern_request *r);                    // into r->usage
 
 // The session is free for the next request; a token chosen but not yet run stays with it.
 void request_let_go(struct tern_request *r);

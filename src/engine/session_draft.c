@@ -3,9 +3,7 @@
 #include "base/base.h"
 #include "engine_int.h"
 
-static int row_of(const struct tern_session *s, size_t i) {
-    return s->draft.lane * s->engine->draft.n_rows + (int)i;
-}
+static int row_of(const struct tern_session *s, size_t i) { return s->draft.lane * s->engine->draft.n_rows + (int)i; }
 
 enum tern_status session_draft_open(struct tern_session *s, struct tern_err *err) {
     struct tern_engine *e = s->engine;
@@ -91,9 +89,8 @@ static uint64_t state_bytes(const struct tern_session *s, uint64_t len, uint64_t
 struct draft_state session_draft_state(const struct tern_session *s) {
     const struct session_draft *sd = &s->draft;
     if (sd->lane < 0) return (struct draft_state){0};
-    return (struct draft_state){.len = (uint32_t)sd->len,
-                                .pending = (uint32_t)sd->pending,
-                                .bytes = state_bytes(s, sd->len, sd->pending)};
+    return (struct draft_state){
+        .len = (uint32_t)sd->len, .pending = (uint32_t)sd->pending, .bytes = state_bytes(s, sd->len, sd->pending)};
 }
 
 enum tern_status session_draft_put(const struct tern_session *s, draft_put_fn *put, void *arg, struct tern_err *err) {

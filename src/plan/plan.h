@@ -84,7 +84,8 @@ struct plan_draft_options {
 };
 enum tern_status plan_draft_open(struct plan_draft **out, const struct plan_draft_options *o, struct tern_err *err);
 void plan_draft_close(struct plan_draft *p); // NULL is fine
-bool plan_draft_bytes_estimate(const struct plan_draft_options *o, uint64_t *bytes); // pool, features, outputs, programs
+bool plan_draft_bytes_estimate(const struct plan_draft_options *o,
+                               uint64_t *bytes); // pool, features, outputs, programs
 const struct state_pool *plan_draft_pool(const struct plan_draft *p);
 // Where feature row `row` lies: for ports[PORT_FEATURES] of a step of the target.
 struct step_port plan_draft_features(const struct plan_draft *p, int row);

@@ -46,8 +46,7 @@ static uint64_t sizes_sum(const struct sizes *s) {
 }
 
 static struct prog_spec inject_spec(const struct plan_draft_options *o) {
-    return (struct prog_spec){
-        .kind = PROG_INJECT, .numerics = o->numerics, .kv_type = o->kv_type, .window = o->window};
+    return (struct prog_spec){.kind = PROG_INJECT, .numerics = o->numerics, .kv_type = o->kv_type, .window = o->window};
 }
 
 static struct prog_spec draft_spec(const struct plan_draft_options *o) {
@@ -112,8 +111,9 @@ enum tern_status plan_draft_open(struct plan_draft **out, const struct plan_draf
     p->pool.n_blocks = o->n_blocks;
     unit_driver_of(p->unit)->caps(p->unit, &p->caps);
     if (!p->caps.cost_follows_rows) {
-        status = err_set(err, TERN_UNSUPPORTED, "drafter: unit %s pays for its whole window; drafting there is not "
-                                                "supported",
+        status = err_set(err, TERN_UNSUPPORTED,
+                         "drafter: unit %s pays for its whole window; drafting there is not "
+                         "supported",
                          p->caps.name);
         goto fail;
     }
@@ -273,8 +273,9 @@ uint64_t plan_draft_bytes(const struct plan_draft *p) {
 
 bool plan_draft_explain(const struct plan_draft *p, struct buf *out) {
     char text[24];
-    return buf_putf(out, "drafter: %s on unit %s; injections of at most %d rows, blocks of %d rows; %d feature rows, %d "
-                         "blocks, %s\n",
+    return buf_putf(out,
+                    "drafter: %s on unit %s; injections of at most %d rows, blocks of %d rows; %d feature rows, %d "
+                    "blocks, %s\n",
                     p->model->name, p->caps.name, p->window, p->model->drafter->n_rows, p->n_feature_rows,
                     p->pool.n_blocks, bytes_format(plan_draft_bytes(p), text));
 }

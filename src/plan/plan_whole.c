@@ -57,8 +57,7 @@ static struct prog_spec spec_make(const struct plan_options *o, int window, int 
 }
 
 static struct prog_spec spec_commit(const struct plan_options *o) {
-    return (struct prog_spec){
-        .kind = PROG_COMMIT, .numerics = o->numerics, .kv_type = o->kv_type, .window = o->window};
+    return (struct prog_spec){.kind = PROG_COMMIT, .numerics = o->numerics, .kv_type = o->kv_type, .window = o->window};
 }
 
 static bool out_bytes(const struct plan_options *o, uint64_t *logits, uint64_t *argmax) {

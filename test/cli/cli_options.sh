@@ -54,6 +54,15 @@ refused 2 run -m $script_model -f a.txt s01
 refused '1 2' run -m $script_model --unit abacus s01
 refused 1 run -m $script_model -f /nonexistent.txt
 refused 1 run -m $script_model --memory 1000 s01
+refused 2 run -m $script_model --draft sideways s01
+want_in 'draft mode' err 'chain'
+refused 2 run -m $script_model --draft-max 64 s01
+refused 1 run -m $script_model --draft tree s01
+want_in 'no draft model' err 'draft model'
+refused 1 run -m $script_model --draft-model models/pico-dspark.gguf s01
+refused 1 run -m $script_model --draft-model /nonexistent.gguf s01
+refused 2 bench -m $script_model --each 3
+refused 1 bench -m $script_model --spec --prompts /nonexistent.jsonl
 refused 2 tokenize -m $script_model -d x
 refused 1 tokenize -m $script_model -d 673
 refused '1 2' template -m $script_model 'not json'
