@@ -1,6 +1,7 @@
 // Speculative decoding changes the time, never the text: token ids of pico's answers are equal for plain decoding and
 // every kind of draft, budget, number of threads, with and without state from before; sampled and constrained ones too;
 // and what a session is afterwards is the same as well. Cases D08, D11, D13.
+#include "../common/prompt_file.h"
 #include "../unit/engine/engine_fixture.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@
 #define DRAFTER TEST_MODELS "/pico-dspark.gguf"
 #define PROMPTS 12
 #define PROMPTS_SHORT 3 // where $TERN_TEST_SHORT is set: slow builds
-#define PROMPT_EVERY 8 // of the file's 100, which are sorted by category
+#define PROMPT_EVERY 8  // of the file's 100, which are sorted by category
 #define TOKENS 32
 #define ACCEPTED_MIN 1.5 // tokens a round, in four modes at least, or nothing was tested
 
@@ -41,46 +42,18 @@ static const struct mode few_modes[] = {
 };
 
 static int n_prompts = PROMPTS;
-static struct buf file;
-static struct prompt { struct str messages, tools; } prompts[PROMPTS];
+static struct prompt_file file;
 
 static int prompts_setup(void **state) {
-    (void)state;
-    struct tern_err err = {0};
-    int n = 0, line = 0;
     fixture_setup(state);
     if (env_get("TERN_TEST_SHORT")) n_prompts = PROMPTS_SHORT;
-    buf_init(&file, 1 << 20);
-    fixture_must(file_read_all(&file, TEST_DATA "/pico/prompts.jsonl", &err), &err);
-    for (size_t at = 0; at < file.len; line++) {
-        size_t end = at;
-        while (end < file.len && file.data[end] != '\n') end++;
-        struct str text = {file.data + at, end - at};
-        at = end + 1;
-        if (line % PROMPT_EVERY || n == PROMPTS) continue;
-        struct json *j;
-        struct json_item item;
-        fixture_must(json_create(&j, text, NULL, &err), &err);
-        fixture_must(json_expect(j, JSON_OBJECT, &item, "prompt", &err), &err);
-        while (json_next(j, &item, &err) == JSON_KEY) {
-            if (str_eqz(item.text, "messages")) {
-                fixture_must(json_raw(j, &prompts[n].messages, &err), &err);
-            } else if (str_eqz(item.text, "tools")) {
-                fixture_must(json_raw(j, &prompts[n].tools, &err), &err);
-            } else {
-                fixture_must(json_skip(j, &err), &err);
-            }
-        }
-        if (str_eqz(prompts[n].tools, "null")) prompts[n].tools = (struct str){0};
-        json_free(j);
-        n++;
-    }
-    assert_int_equal(n, PROMPTS);
+    prompt_file_read(&file, TEST_DATA "/pico/prompts.jsonl", 0, PROMPT_EVERY, PROMPTS);
+    assert_int_equal(file.n, PROMPTS);
     return 0;
 }
 
 static int prompts_teardown(void **state) {
-    buf_release(&file);
+    prompt_file_release(&file);
     return fixture_teardown(state);
 }
 
@@ -97,8 +70,8 @@ static struct tern_engine *engine_make(enum tern_draft draft, int n_threads, int
 static struct tern_request_options request_make(int prompt, const struct mode *m, int n_max) {
     struct tern_request_options o;
     tern_request_options_default(&o);
-    o.messages_json = (struct tern_str){prompts[prompt].messages.data, prompts[prompt].messages.len};
-    o.tools_json = (struct tern_str){prompts[prompt].tools.data, prompts[prompt].tools.len};
+    o.messages_json = (struct tern_str){file.lines[prompt].messages.data, file.lines[prompt].messages.len};
+    o.tools_json = (struct tern_str){file.lines[prompt].tools.data, file.lines[prompt].tools.len};
     o.n_max = n_max;
     o.draft = m->draft;
     o.draft_max = m->max;
@@ -135,7 +108,7 @@ static void greedy_check(int n_threads) {
         for (size_t m = 0; m < ARRAY_LEN(modes); m++) {
             if (m > 0 && n_threads > 1 && ((size_t)p + m) % 3) continue; // pairwise
             struct tern_request_options o = request_make(p, &modes[m], TOKENS);
-            char what[32];
+            char what[48];
             snprintf(what, sizeof what, "prompt %d, %d threads", p, n_threads);
             truncate_all(s);
             seen_run(m ? &got : &want, s, &o);
@@ -303,6 +276,17 @@ static void append_take(struct tern_session *s, const struct mode *m, int n, str
     seen_run(seen, s, &o);
 }
 
+// A state with a drafter's context is of use to an engine without one.
+static void other_engine_check(struct tern_session *s, const char *path, const struct seen *want) {
+    const struct mode plain = {"plain", TERN_DRAFT_OFF, 0};
+    struct tern_err err = {0};
+    struct seen got;
+    fixture_must(tern_session_load(s, path, &err), &err);
+    append_take(s, &plain, TOKENS, &got);
+    assert_memory_equal(got.ids, want->ids + TOKENS, TOKENS * sizeof *want->ids);
+    seen_release(&got);
+}
+
 // Half of an answer, then the rest: in a fork, behind a saved state (with and without the drafter's context in it), and
 // by turns in all modes. The drafter's context follows: drafts are accepted as they are without the pause.
 static void test_sessions(void **state) {
@@ -363,11 +347,7 @@ static void test_sessions(void **state) {
         }
         seen_release(&first);
     }
-    // A session with a drafter's context is no use less to an engine without one.
-    fixture_must(tern_session_load(other, path, &err), &err);
-    append_take(other, &plain, TOKENS, &got);
-    assert_memory_equal(got.ids, want.ids + TOKENS, TOKENS * sizeof *want.ids);
-    seen_release(&got);
+    other_engine_check(other, path, &want);
     seen_release(&want);
     fixture_must(os_remove(path, &err), &err);
     fixture_must(os_remove(bare_path, &err), &err);
@@ -390,7 +370,7 @@ static void test_two_turns(void **state) {
         struct tern_request_options o = request_make(1, &few_modes[m], 60);
         seen_run(&one, s, &o);
         buf_init(&turn, 1 << 16);
-        buf_put(&turn, prompts[1].messages.data, prompts[1].messages.len - 1);
+        buf_put(&turn, file.lines[1].messages.data, file.lines[1].messages.len - 1);
         buf_puts(&turn, ", {\"role\": \"assistant\", \"content\": ");
         json_put_quoted(&turn, buf_str(&one.text));
         buf_puts(&turn, "}, {\"role\": \"user\", \"content\": \"And why?\"}]");
