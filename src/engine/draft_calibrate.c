@@ -1,6 +1,6 @@
 // What a round costs on this unit, measured when an engine opens that chooses widths by itself: verify steps of rising
-// width, a block of the drafter, the building of a tree. The best of a few passes, within a budget of time: a large model
-// shows fewer points, and the last slope goes on beyond them. Costs are in nanoseconds.
+// width, a block of the drafter, the building of a tree. The best of a few passes, within a budget of time: a large
+// model shows fewer points, and the last slope goes on beyond them. Costs are in nanoseconds.
 //
 // The steps are real ones on free blocks: they keep their rows (no convolution state is written) and what they leave in
 // the blocks lies behind every session's length.

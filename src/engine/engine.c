@@ -217,7 +217,7 @@ static void memory_tell(const struct tern_engine *e) {
         "memory: weights %s, cache %s per position, state of %d session(s) of %d positions %s, work %s; at most %s",
         bytes_format(i.bytes_weights, text[0]), bytes_format(i.bytes_kv_token, text[1]), e->n_sessions, e->n_ctx,
         bytes_format(i.bytes_state_max, text[2]), bytes_format(i.bytes_work, text[3]),
-        bytes_format(i.bytes_weights + i.bytes_state_max + i.bytes_work, text[4]));
+        bytes_format(i.bytes_weights + i.bytes_state_max + i.bytes_work + i.bytes_drafter, text[4]));
 }
 
 enum tern_status tern_engine_open(struct tern_engine **out, const struct tern_engine_options *o, struct tern_err *err) {

@@ -79,8 +79,8 @@ struct checkpoint {
     int32_t slot;
 };
 // What a session holds for drafting. The drafter's context is the text from position `base` on: of these, len positions
-// are injected and the features of `pending` more are kept: base + len + pending is the session's length. A context that
-// begins late (after a saved state without a drafter's) is shifted, not padded: its first position is 0.
+// are injected and the features of `pending` more are kept: base + len + pending is the session's length. A context
+// that begins late (after a saved state without a drafter's) is shifted, not padded: its first position is 0.
 struct session_draft {
     int lane; // -1: no draft model
     int32_t *blocks;

@@ -1,5 +1,5 @@
-// Rounds of speculation in a request. The walk along the drafted tokens is plain decoding itself: at every node the next
-// token is chosen, told and judged by the same functions that a plain step uses, in the same order, so sampling,
+// Rounds of speculation in a request. The walk along the drafted tokens is plain decoding itself: at every node the
+// next token is chosen, told and judged by the same functions that a plain step uses, in the same order, so sampling,
 // penalties, constraints, log-probabilities, stop strings and limits cannot differ. What a round adds is only that the
 // next row's output is there already when the choice was a drafted token.
 //

@@ -1,6 +1,6 @@
-// A session's state as a file: header, ids, KV blocks, convolution rows, the drafter's context, checksum. Written to the side and renamed;
-// read and verified whole before anything live changes. The header says everything that changes values (model,
-// numerics, layout), so a state can never be continued by a model or a class that did not write it.
+// A session's state as a file: header, ids, KV blocks, convolution rows, the drafter's context, checksum. Written to
+// the side and renamed; read and verified whole before anything live changes. The header says everything that changes
+// values (model, numerics, layout), so a state can never be continued by a model or a class that did not write it.
 #include "base/base.h"
 #include "engine_int.h"
 

@@ -177,8 +177,8 @@ void tree_build(struct tree_builder *b, enum tree_method method, const struct tr
 
 // ------------------------------------------------------------------------------------------------------------ drafter
 //
-// A draft model (model.h, struct model_drafter) run through a plan_draft, with its Markov head on the host: one block of
-// base logits, then any tree of them. Its context is a sequence of its own: KV blocks by table, and len positions.
+// A draft model (model.h, struct model_drafter) run through a plan_draft, with its Markov head on the host: one block
+// of base logits, then any tree of them. Its context is a sequence of its own: KV blocks by table, and len positions.
 
 struct drafter;
 struct drafter_stats {
