@@ -1,7 +1,8 @@
-// The engine's part of drafting: the draft model beside the target, its place on the unit, and which mode runs and why.
+// The engine's part of drafting: the draft model beside the target, its place on the unit, and which mode runs and
+// why.
 //
-// The drafter's pool and rows of features are taken at open for all sessions at full context, as the target's are. Every
-// session has a lane, a fixed range of blocks and rows: a drafter's context is never shared.
+// The drafter's pool and rows of features are taken at open for all sessions at full context, as the target's are.
+// Every session has a lane, a fixed range of blocks and rows: a drafter's context is never shared.
 #include "base/base.h"
 #include "engine_int.h"
 

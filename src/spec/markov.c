@@ -1,8 +1,8 @@
 // The Markov head of a drafter (model.h says what each kind computes), for the candidates of one node at a time.
 //
-// w2 and the gates are kept as floats: a node asks for about a hundred scattered rows of w2, and a dot product of
-// floats costs a quarter of dequantising such a row first. w1 is read from the file row by row. A head with memory (rnn) keeps
-// its state by node; parents are asked before their children, as the tree builder does.
+// w2 and the gates are kept as floats: a node asks for about a hundred scattered rows of w2, each of which would have
+// to be dequantised for one dot product. w1 is read from the file row by row. A head with memory (rnn) keeps its state
+// by node; parents are asked before their children, as the tree builder does.
 #include "base/base.h"
 #include "spec/markov_int.h"
 

@@ -1,6 +1,6 @@
 // Tokens per run of the target that pico's drafter gives, through the public interface, on 20 of the 100 prompts that
-// its acceptance was published for (doc/speculation.md has all of them). The reference ran in float32 on a text of its own;
-// this is the int8 class on its own text, so the tree is held to the chain and both to what was measured.
+// its acceptance was published for (doc/speculation.md has all of them). The reference ran in float32 on a text of
+// its own; this is the int8 class on its own text, so the tree is held to the chain and both to what was measured.
 #include "../common/prompt_file.h"
 #include "../unit/engine/engine_fixture.h"
 
