@@ -98,8 +98,8 @@ typedef void (*cpu_add_fn)(const float *a, const float *b, int n, float *y);
 typedef void (*cpu_conv_gate_fn)(const float *bcx, int n, float *u_out);
 typedef void (*cpu_short_conv_fn)(const float *const *u, const float *taps_by_tap, int len, int n, const float *c,
                                   float *y);
-// Up to CPU_ATTN_QUERIES query heads that share one K/V head, over one block; parts[i] gets query i's partial. The block
-// at k_next and v_next is fetched into the cache meanwhile (its head_dim, any address that may be read).
+// Up to CPU_ATTN_QUERIES query heads that share one K/V head, over one block; parts[i] gets query i's partial. The
+// block at k_next and v_next is fetched into the cache meanwhile.
 #define CPU_ATTN_QUERIES 64
 typedef void (*cpu_attention_block_fn)(const float *const *q, int n_q, const uint8_t *k_half, const uint8_t *v_half,
                                        const uint8_t *k_next, const uint8_t *v_next, int n_pos, int head_dim,
