@@ -85,7 +85,7 @@ enum tern_class {
 // Speculative decoding: several tokens are guessed and checked by one run of the model. The text is that of plain
 // decoding, token by token, sampled or not; only the speed differs. Trees and chains need a draft model.
 enum tern_draft {
-    TERN_DRAFT_DEFAULT, // of an engine: auto; of a request: what the engine does
+    TERN_DRAFT_DEFAULT, // of an engine: off; of a request: what the engine does
     TERN_DRAFT_AUTO,    // as many drafted tokens as are expected to pay here, which may be none
     TERN_DRAFT_OFF,
     TERN_DRAFT_CHAIN,           // the drafter's single best guess

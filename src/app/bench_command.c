@@ -152,6 +152,7 @@ static int bench_main(const struct command *c, int argc, char **argv) {
         o.model.engine.shape_seed = (uint64_t)o.seed;
     }
     if (o.model.engine.n_ctx == 0 && !o.spec) o.model.engine.n_ctx = o.depth + o.n_prompt + o.n_answer + 2;
+    if (o.spec) o.model.engine.draft = TERN_DRAFT_AUTO; // auto is one of the modes compared
     struct tern_engine *e = NULL;
     code = engine_open_told(c, &o.model, &e);
     const struct spec_bench_opts so = {

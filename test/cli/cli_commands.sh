@@ -37,6 +37,16 @@ want_code 'run --tools' 0
 want_in 'run --tools' out '"name": *"get_weather"'
 want_in 'run --tools' out '"finish": *"tool_calls"'
 
+# Drafting changes the speed, never the text.
+run run --json 'Tell me about the moon.' -n 40
+want_code 'run plain' 0
+text=$(sed 's/.*"text": *\("[^"]*"\).*/\1/' "$work/out")
+for mode in chain tree ngram; do
+    run run --json --draft $mode --draft-model models/pico-dspark.gguf 'Tell me about the moon.' -n 40
+    want_code "run --draft $mode" 0
+    grep -qF -- "$text" "$work/out" && pass || fail "run --draft $mode: another text than plain decoding's $text"
+done
+
 # The built-in model, greedy: its golden answer (the 64 tokens of test/data/pico/golden.json).
 run run -n 64 'What are common mistakes people make with solenogaster?'
 want_code 'run, built-in model' 0
