@@ -180,14 +180,17 @@ void unit_cpu_features_each(void (*fn)(void *arg, const char *feature, bool pres
     for (size_t i = 0; i < ARRAY_LEN(levels); i++) {
         const struct level *l = &levels[i];
         if (!level_is_here(l)) continue;
-        bool present = (d.hardware & l->isa) != 0, usable = (d.usable & l->isa) != 0, used = (mask & l->isa) != 0;
+        bool present = (d.hardware & l->isa) != 0, usable = (d.usable & l->isa) != 0;
+        bool allowed = (mask & l->isa) != 0, has_kernels = cpu_kernels_isa(l->isa) != 0;
         const char *note = "";
         if (present && !usable)
             note = "the processor has it, the operating system does not allow it";
         else if (usable && bad_bound)
             note = err.message;
-        else if (usable && !used)
+        else if (usable && !allowed)
             note = "held back by TERN_CPU";
-        fn(arg, l->label, present, used && !bad_bound, note);
+        else if (usable && !has_kernels)
+            note = "no kernel uses it";
+        fn(arg, l->label, present, allowed && has_kernels && !bad_bound, note);
     }
 }

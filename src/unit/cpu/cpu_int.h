@@ -131,3 +131,4 @@ struct cpu_kernels {
     cpu_argmax_fn argmax;
 };
 void cpu_kernels_init(struct cpu_kernels *k, uint32_t isa_mask);
+uint32_t cpu_kernels_isa(uint32_t isa_mask); // those of the mask that kernels were written for

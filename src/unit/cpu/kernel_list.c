@@ -40,6 +40,12 @@ void cpu_kernels_init(struct cpu_kernels *k, uint32_t isa_mask) {
     }
 }
 
+uint32_t cpu_kernels_isa(uint32_t isa_mask) {
+    uint32_t isa = 0;
+    for (int i = 0; i < kernel_rows_count; i++) isa |= kernel_rows[i].isa;
+    return isa & isa_mask;
+}
+
 int unit_cpu_kernels_count(void) { return kernel_rows_count; }
 
 static const struct kernel_row *row_get(int i) {

@@ -11,13 +11,14 @@ static bool cpu_probe(const char **reason) {
         *reason = "TERN_CPU names no instruction set of this processor (tern doctor lists them)";
         return false;
     }
-    *reason = cpu_isa_name(mask);
+    *reason = cpu_isa_name(cpu_kernels_isa(mask));
     return true;
 }
 
 static void detail_make(struct unit *u) {
     struct tern_err text;
-    err_set(&text, TERN_OK, "%s, %d thread%s", cpu_isa_name(u->isa), u->n_threads, u->n_threads == 1 ? "" : "s");
+    err_set(&text, TERN_OK, "%s, %d thread%s", cpu_isa_name(cpu_kernels_isa(u->isa)), u->n_threads,
+            u->n_threads == 1 ? "" : "s");
     size_t n = MIN(strlen(text.message), sizeof u->detail - 1);
     memcpy(u->detail, text.message, n);
     u->detail[n] = 0;
@@ -55,7 +56,7 @@ static void cpu_close(struct unit *u) {
 static void cpu_caps(const struct unit *u, struct unit_caps *out) {
     *out = (struct unit_caps){.name = "cpu",
                               .detail = u->detail,
-                              .isa = cpu_isa_name(u->isa),
+                              .isa = cpu_isa_name(cpu_kernels_isa(u->isa)),
                               .n_threads = u->n_threads,
                               .host_memory = true,
                               .cost_follows_rows = true,
