@@ -5,8 +5,8 @@
 #include "unit/cpu/pack_layout.h"
 
 // Loops over rows, quads and halves have a count that is constant once inlined; unrolled, their arrays are registers.
-// Builds with a sanitizer leave the loops as they are, and make do with fewer row counts: with every access checked, the
-// unrolled functions take minutes to compile.
+// Builds with a sanitizer leave the loops as they are and compile fewer row counts: with every access checked, unrolled
+// functions take minutes to compile.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define LINEAR_SANITIZED 1
 #elif defined(__has_feature)
@@ -44,8 +44,8 @@ static inline bool pack_has_min(enum cpu_pack p) {
 // Cuts n rows into n_parts parts whose sizes differ by one at most: where part i begins.
 static inline int part_begin(int n, int n_parts, int i) { return n / n_parts * i + MIN(i, n % n_parts); }
 
-// One kernel per pack and rows class, k_linear_<pack>_<rows>x16__<isa>, from tile functions for 1 … LINEAR_ROWS rows. A
-// template defines tile_run, tile_fn and linear_run, and then names its packs.
+// One kernel per pack and rows class, k_linear_<pack>_<rows>x16__<isa>, from tile functions for 1 … LINEAR_ROWS rows.
+// A template defines tile_run, tile_fn and linear_run, and then names its packs.
 #define LINEAR_CAT3(a, b, c) a##b##__##c
 #define LINEAR_NAME3(a, b, c) LINEAR_CAT3(a, b, c)
 #define LINEAR_NAME(pack, tile) LINEAR_NAME3(k_linear_, pack##_##tile, LINEAR_ISA)

@@ -3,6 +3,8 @@
 
 #define LINEAR_ISA neon
 #define LINEAR_ROWS 4
+#define LINEAR_TURNS 1
+#define LINEAR_QUADS 8
 #define LINEAR_PREFETCH 2048
 #define LINEAR_SIGNED_BYTES 1 // vec_dot takes 8-bit weights as signed: the packed offset is undone there
 #include "unit/cpu/linear_common.h"

@@ -6,6 +6,8 @@
 #define LINEAR_ROWS 4
 #define UNROLL
 #define LINEAR_INLINE inline
+#define LINEAR_TURNS 1
+#define LINEAR_QUADS 8
 #define LINEAR_PREFETCH 1024
 #define LINEAR_SIGNED_BYTES 0 // vec_dot takes 8-bit weights as they are packed
 #include "unit/cpu/linear_common.h"
