@@ -469,6 +469,7 @@ static void test_refusals(void **state) {
     tern_engine_close(e);
     // Without a draft model: auto is plain decoding, and says why (case D11); a tree is refused.
     o = fixture_options(PICO_MODEL);
+    o.draft = TERN_DRAFT_AUTO;
     e = fixture_engine(&o);
     s = fixture_session(e);
     struct seen seen;
