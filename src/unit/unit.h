@@ -1,6 +1,6 @@
 // The face of unit/: what executes programs. A unit is a const table of functions (struct unit_driver) behind an opened
-// handle; cpu/, cuda/, npu/ and null/ implement it and never see one another. A unit left out of the build is a stub
-// table whose probe says so.
+// handle; cpu/, cuda/, npu/ and null/ implement it and never see one another. A unit left out of the build keeps its
+// table; its probe says that it is not there and why.
 //
 // What is submitted is a program with a step, never a single operation. Submission may be asynchronous: arrays of the
 // step and buffers bound to its ports stay untouched until its event has been waited for. One thread at a time per
