@@ -144,7 +144,12 @@ static enum tern_status layer_map_hf(struct model_params *p, const struct hf_con
     if (c->n_layer_types >= 0 && c->n_layer_types != n)
         return err_set(err, TERN_BAD_FORMAT, "config.json: layer_types has %d items for %d layers", c->n_layer_types,
                        n);
-    for (int i = 0; i < n; i++) p->kinds[i] = c->n_layer_types >= 0 ? c->layer_types[i] : LAYER_CONV;
+    for (int i = 0; i < n; i++) {
+        enum hf_layer_type type = c->n_layer_types >= 0 ? c->layer_types[i] : HF_LAYER_CONV;
+        if (type == HF_LAYER_SLIDING)
+            return err_set(err, TERN_UNSUPPORTED, "config.json: layer %d has sliding attention, which LFM2 has not", i);
+        p->kinds[i] = type == HF_LAYER_FULL ? LAYER_ATTENTION : LAYER_CONV;
+    }
     int n_attn = 0;
     for (int i = 0; i < n; i++) n_attn += p->kinds[i] == LAYER_ATTENTION;
     for (int k = 0; k < c->n_attn_idxs; k++) {

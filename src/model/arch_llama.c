@@ -69,11 +69,7 @@ static const struct arch_tensor llama_tensors[] = {
 
 static enum tern_status params_gguf(struct model_params *p, struct model_source *s, struct tern_err *err) {
     double scale = 0;
-    TRY(gguf_params_common(p, s, err));
-    for (int i = 0; i < p->hyper.n_layers; i++) {
-        if (p->kinds[i] != LAYER_ATTENTION)
-            return err_set(err, TERN_BAD_FORMAT, "llama.attention.head_count_kv is 0 in layer %d", i);
-    }
+    TRY(gguf_params_decoder(p, s, err));
     if (p->hyper.rope_base == 0) p->hyper.rope_base = 10000.0f; // the format's default for this architecture
     TRY(gguf_opt_f64(&s->gguf, "@attention.scale", &scale, err));
     p->hyper.attn_scale = (float)scale;
@@ -84,24 +80,7 @@ static enum tern_status params_gguf(struct model_params *p, struct model_source 
 
 static enum tern_status params_hf(struct model_params *p, struct model_source *s, const struct hf_config *c,
                                   struct tern_err *err) {
-    TRY(hf_params_common(p, s, c, err));
-    if (c->rms_norm_eps != c->rms_norm_eps)
-        return err_set(err, TERN_BAD_FORMAT, "config.json: rms_norm_eps is missing");
-    p->hyper.norm_eps = (float)c->rms_norm_eps;
-    if (c->hidden_act.len && !str_eqz(c->hidden_act, "silu"))
-        return err_set(err, TERN_UNSUPPORTED, "config.json: hidden_act %.*s is not supported (silu is)",
-                       SHOW(c->hidden_act));
-    if (c->attention_bias == 1 || c->mlp_bias == 1)
-        return err_set(err, TERN_UNSUPPORTED, "config.json: %s is true, which is not supported",
-                       c->attention_bias == 1 ? "attention_bias" : "mlp_bias");
-    if (c->intermediate_size < 1 || c->intermediate_size > MODEL_FF_MAX)
-        return err_set(err, TERN_BAD_FORMAT, "config.json: intermediate_size is missing or not 1 to %d", MODEL_FF_MAX);
-    p->hyper.n_ff = (int)c->intermediate_size;
-    p->ff_key = "intermediate_size";
-    for (int i = 0; i < p->hyper.n_layers; i++) {
-        p->kinds[i] = LAYER_ATTENTION;
-        p->n_head_kv[i] = p->hyper.n_head_kv;
-    }
+    TRY(hf_params_decoder(p, s, c, err));
     TRY(params_check(p, err));
     return hf_rope_read(p, s, c, 10000.0, err);
 }

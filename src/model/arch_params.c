@@ -1,9 +1,9 @@
-// What all architectures share before the tensors are bound: the list of them, the range checks, RoPE divisors.
+// What all architectures share before the tensors are bound: the list of them and the range checks.
 #include "base/base.h"
 #include "model/model_int.h"
 #include <math.h>
 
-const struct model_arch_kind *const arch_list[] = {&arch_lfm2, &arch_llama, NULL};
+const struct model_arch_kind *const arch_list[] = {&arch_lfm2, &arch_llama, &arch_qwen3, NULL};
 
 static enum tern_status arch_refuse(struct str name, struct tern_err *err) {
     if (drafter_arch_is(name) || drafter_class_is(name))
@@ -79,61 +79,5 @@ enum tern_status params_check(struct model_params *p, struct tern_err *err) {
     if (h->attn_scale == 0) h->attn_scale = (float)(1.0 / sqrt((double)h->head_dim));
     if (!(h->attn_scale > 0 && h->attn_scale < 1e6f))
         return err_set(err, TERN_BAD_FORMAT, "the attention scale is %g, must be above 0", (double)h->attn_scale);
-    return TERN_OK;
-}
-
-enum tern_status rope_factors_llama3(struct model_params *p, struct model_source *s, const struct rope_llama3 *r,
-                                     struct tern_err *err) {
-    if (!(r->factor >= 1 && r->low_freq > 0 && r->high_freq > r->low_freq && r->ctx_original >= 1 && r->factor < 1e6 &&
-          r->high_freq < 1e6 && r->ctx_original < 1e9))
-        return err_set(err, TERN_BAD_FORMAT,
-                       "llama3 RoPE scaling needs factor >= 1, 0 < low_freq_factor < high_freq_factor and "
-                       "original_max_position_embeddings (found %g, %g, %g, %g)",
-                       r->factor, r->low_freq, r->high_freq, r->ctx_original);
-    int half = p->hyper.head_dim / 2;
-    float *factors;
-    TRY(source_alloc(s, &factors, (size_t)half, sizeof(*factors), err));
-    const double two_pi = 6.283185307179586;
-    for (int i = 0; i < half; i++) {
-        double wave = two_pi * pow((double)p->hyper.rope_base, (double)i / half);
-        double smooth = (r->ctx_original / wave - r->low_freq) / (r->high_freq - r->low_freq);
-        smooth = MIN(MAX(smooth, 0.0), 1.0); // short waves keep their frequency, long ones are divided by factor
-        factors[i] = (float)(1.0 / ((1.0 - smooth) / r->factor + smooth));
-    }
-    p->hyper.rope_factors = factors;
-    return TERN_OK;
-}
-
-enum tern_status rope_factors_linear(struct model_params *p, struct model_source *s, double factor,
-                                     struct tern_err *err) {
-    if (!(factor > 0 && factor < 1e6))
-        return err_set(err, TERN_BAD_FORMAT, "the RoPE scaling factor is %g, must be above 0", factor);
-    int half = p->hyper.head_dim / 2;
-    float *factors;
-    TRY(source_alloc(s, &factors, (size_t)half, sizeof(*factors), err));
-    for (int i = 0; i < half; i++) factors[i] = (float)factor;
-    p->hyper.rope_factors = factors;
-    return TERN_OK;
-}
-
-enum tern_status rope_factors_tensor(struct model_params *p, struct model_source *s, const char *name,
-                                     struct tern_err *err) {
-    const struct tensor *t = table_find(s, str_from(name));
-    int half = p->hyper.head_dim / 2;
-    if (!t) return TERN_OK;
-    if (p->hyper.rope_factors)
-        return err_set(err, TERN_UNSUPPORTED, "tensor %s beside rope.scaling keys is not supported", name);
-    if (t->format != FORMAT_F32 || t->n_dims != 1 || t->ne[0] != half)
-        return err_set(err, TERN_BAD_FORMAT, "tensor %s is %s of %lld values, expected F32 of %d (half a head)", name,
-                       format_table[t->format].name, (long long)t->ne[0], half);
-    float *factors;
-    TRY(source_alloc(s, &factors, (size_t)half, sizeof(*factors), err));
-    memcpy(factors, t->data, (size_t)half * sizeof(*factors));
-    for (int i = 0; i < half; i++) {
-        if (!(factors[i] > 0 && factors[i] < 1e6f))
-            return err_set(err, TERN_BAD_FORMAT, "tensor %s: value %d is %g, must be above 0", name, i,
-                           (double)factors[i]);
-    }
-    p->hyper.rope_factors = factors;
     return TERN_OK;
 }

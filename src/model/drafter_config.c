@@ -82,8 +82,8 @@ static enum tern_status backbone_read(struct model_params *p, const struct hf_co
     if (c->attention_bias == 1 || c->mlp_bias == 1)
         return err_set(err, TERN_UNSUPPORTED, "config.json: %s is true, which is not supported",
                        c->attention_bias == 1 ? "attention_bias" : "mlp_bias");
-    bool all_full = c->n_layer_types == h->n_layers; // sliding layers were refused when the list was read
-    for (int i = 0; i < c->n_layer_types; i++) all_full = all_full && c->layer_types[i] == LAYER_ATTENTION;
+    bool all_full = c->n_layer_types == h->n_layers; // neither convolutions nor sliding windows
+    for (int i = 0; i < c->n_layer_types; i++) all_full = all_full && c->layer_types[i] == HF_LAYER_FULL;
     if ((c->use_sliding_window == 1 || c->n_layer_types >= 0) && !all_full)
         return err_set(err, TERN_UNSUPPORTED,
                        "config.json: a drafter of layers other than full attention is not supported");

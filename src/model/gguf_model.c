@@ -5,6 +5,7 @@
 // there, say the same count and hold together as many tensors as the first one promises.
 #include "base/base.h"
 #include "model/model_int.h"
+#include <math.h>
 
 #define SHARD_SUFFIX_LEN 20 // "-00001-of-00003.gguf"
 
@@ -167,6 +168,22 @@ static enum tern_status head_keys(struct model_params *p, const struct gguf *g, 
     return TERN_OK;
 }
 
+static enum tern_status gguf_yarn(struct model_params *p, struct model_source *s, double factor, struct tern_err *err) {
+    int64_t ctx = p->hyper.n_ctx;
+    double attention = 0, log_multiplier = 0;
+    struct rope_yarn y = {.factor = factor, .beta_fast = ROPE_YARN_FAST, .beta_slow = ROPE_YARN_SLOW};
+    TRY(gguf_opt_int(&s->gguf, "@rope.scaling.original_context_length", 1, MODEL_CTX_MAX, &ctx, err));
+    TRY(gguf_opt_f64(&s->gguf, "@rope.scaling.yarn_beta_fast", &y.beta_fast, err));
+    TRY(gguf_opt_f64(&s->gguf, "@rope.scaling.yarn_beta_slow", &y.beta_slow, err));
+    TRY(gguf_opt_f64(&s->gguf, "@rope.scaling.attn_factor", &attention, err));
+    TRY(gguf_opt_f64(&s->gguf, "@rope.scaling.yarn_log_multiplier", &log_multiplier, err));
+    if (log_multiplier != 0) return err_set(err, TERN_UNSUPPORTED, "rope.scaling.yarn_log_multiplier is not supported");
+    y.ctx_original = (double)ctx;
+    y.attention = attention;
+    if (attention != 0 && factor >= 1) y.attention = attention * (1 + 0.1 * log(factor));
+    return rope_factors_yarn(p, s, &y, err);
+}
+
 enum tern_status gguf_rope_scaling(struct model_params *p, struct model_source *s, struct tern_err *err) {
     const struct gguf *g = &s->gguf;
     struct str type = {0};
@@ -174,10 +191,12 @@ enum tern_status gguf_rope_scaling(struct model_params *p, struct model_source *
     TRY(gguf_opt_str(g, "@rope.scaling.type", &type, err));
     TRY(gguf_opt_f64(g, "@rope.scaling.factor", &factor, err));
     TRY(gguf_opt_f64(g, "@rope.scale_linear", &linear, err)); // the older spelling
-    if (type.len && !str_eqz(type, "none") && !str_eqz(type, "linear"))
-        return err_set(err, TERN_UNSUPPORTED, "rope.scaling.type %.*s is not supported", SHOW(type));
+    if (type.len && !str_eqz(type, "none") && !str_eqz(type, "linear") && !str_eqz(type, "yarn"))
+        return err_set(err, TERN_UNSUPPORTED, "rope.scaling.type %.*s is not supported (none, linear, yarn)",
+                       SHOW(type));
     if (str_eqz(type, "none")) return TERN_OK;
     if (factor == 0) factor = linear;
+    if (str_eqz(type, "yarn")) return gguf_yarn(p, s, factor, err);
     if (factor == 0 || factor == 1) return TERN_OK;
     return rope_factors_linear(p, s, factor, err);
 }
@@ -226,4 +245,13 @@ enum tern_status gguf_params_common(struct model_params *p, struct model_source 
         TRY(gguf_need_ints(g, "@attention.head_count_kv", 0, MODEL_HEADS_MAX, p->n_head_kv, (int)n_layers, err));
     for (int i = 0; i < (int)n_layers; i++) p->kinds[i] = p->n_head_kv[i] ? LAYER_ATTENTION : LAYER_CONV;
     return head_keys(p, g, err);
+}
+
+enum tern_status gguf_params_decoder(struct model_params *p, struct model_source *s, struct tern_err *err) {
+    TRY(gguf_params_common(p, s, err));
+    for (int i = 0; i < p->hyper.n_layers; i++) {
+        if (p->kinds[i] != LAYER_ATTENTION)
+            return err_set(err, TERN_BAD_FORMAT, "%s.attention.head_count_kv is 0 in layer %d", s->gguf.arch, i);
+    }
+    return TERN_OK;
 }

@@ -114,6 +114,12 @@ static const struct field rope_fields[] = {
     {"high_freq_factor", FIELD_REAL, ROPE(high_freq_factor), NULL},
     {"original_max_position_embeddings", FIELD_REAL, ROPE(original_ctx), NULL},
     {"partial_rotary_factor", FIELD_REAL, ROPE(partial), NULL},
+    {"beta_fast", FIELD_REAL, ROPE(beta_fast), NULL},
+    {"beta_slow", FIELD_REAL, ROPE(beta_slow), NULL},
+    {"attention_factor", FIELD_REAL, ROPE(attention_factor), NULL},
+    {"mscale", FIELD_REAL, ROPE(mscale), NULL},
+    {"mscale_all_dim", FIELD_REAL, ROPE(mscale_all_dim), NULL},
+    {"truncate", FIELD_FLAG, ROPE(truncate), NULL},
     {"type", FIELD_STR, ROPE(type), NULL},
     {"rope_type", FIELD_STR, ROPE(type), NULL},
 };
@@ -149,12 +155,14 @@ static enum tern_status layer_types(const struct reading *r, void *base, const s
         if (it.event != JSON_STRING) return wrong_type(r, "layer_types", "a list of strings", it.pos);
         if (c->n_layer_types == MODEL_LAYERS_MAX)
             return err_set(r->err, TERN_LIMIT, "%s: layer_types has more than %d items", r->where, MODEL_LAYERS_MAX);
-        bool is_attn = str_eqz(it.text, "full_attention");
-        if (!is_attn && !str_eqz(it.text, "conv"))
+        static const char *const names[] = {"conv", "full_attention", "sliding_attention"};
+        size_t k = 0;
+        while (k < ARRAY_LEN(names) && !str_eqz(it.text, names[k])) k++;
+        if (k == ARRAY_LEN(names))
             return err_set_at(r->err, TERN_UNSUPPORTED, (int64_t)it.pos,
-                              "%s: layer_types holds '%.*s' (conv and full_attention are supported)", r->where,
-                              SHOW(it.text));
-        c->layer_types[c->n_layer_types] = is_attn ? LAYER_ATTENTION : LAYER_CONV;
+                              "%s: layer_types holds '%.*s' (conv, full_attention and sliding_attention are known)",
+                              r->where, SHOW(it.text));
+        c->layer_types[c->n_layer_types] = (enum hf_layer_type)k;
     }
 }
 
@@ -294,7 +302,13 @@ enum tern_status hf_config_parse(struct hf_config *c, struct model_source *s, st
                               .low_freq_factor = NAN,
                               .high_freq_factor = NAN,
                               .original_ctx = NAN,
-                              .partial = NAN};
+                              .partial = NAN,
+                              .beta_fast = NAN,
+                              .beta_slow = NAN,
+                              .attention_factor = NAN,
+                              .mscale = NAN,
+                              .mscale_all_dim = NAN,
+                              .truncate = -1};
     struct hf_drafter no_drafter = {.block_size = HF_ABSENT,
                                     .markov_rank = HF_ABSENT,
                                     .mask_token_id = HF_ABSENT,

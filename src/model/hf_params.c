@@ -34,6 +34,35 @@ enum tern_status hf_params_common(struct model_params *p, struct model_source *s
     return params_layers(p, s, h->n_layers, err);
 }
 
+enum tern_status hf_params_decoder(struct model_params *p, struct model_source *s, const struct hf_config *c,
+                                   struct tern_err *err) {
+    TRY(hf_params_common(p, s, c, err));
+    if (c->rms_norm_eps != c->rms_norm_eps)
+        return err_set(err, TERN_BAD_FORMAT, "config.json: rms_norm_eps is missing");
+    p->hyper.norm_eps = (float)c->rms_norm_eps;
+    if (c->hidden_act.len && !str_eqz(c->hidden_act, "silu"))
+        return err_set(err, TERN_UNSUPPORTED, "config.json: hidden_act %.*s is not supported (silu is)",
+                       SHOW(c->hidden_act));
+    if (c->attention_bias == 1 || c->mlp_bias == 1)
+        return err_set(err, TERN_UNSUPPORTED, "config.json: %s is true, which is not supported",
+                       c->attention_bias == 1 ? "attention_bias" : "mlp_bias");
+    if (c->intermediate_size < 1 || c->intermediate_size > MODEL_FF_MAX)
+        return err_set(err, TERN_BAD_FORMAT, "config.json: intermediate_size is missing or not 1 to %d", MODEL_FF_MAX);
+    p->hyper.n_ff = (int)c->intermediate_size;
+    p->ff_key = "intermediate_size";
+    if (c->n_layer_types >= 0 && c->n_layer_types != p->hyper.n_layers)
+        return err_set(err, TERN_BAD_FORMAT, "config.json: layer_types has %d items for %d layers", c->n_layer_types,
+                       p->hyper.n_layers);
+    for (int i = 0; i < p->hyper.n_layers; i++) {
+        enum hf_layer_type type = c->n_layer_types >= 0 ? c->layer_types[i] : HF_LAYER_FULL;
+        if (type != HF_LAYER_FULL)
+            return err_set(err, TERN_UNSUPPORTED, "config.json: layer %d is no full_attention, as it is supported", i);
+        p->kinds[i] = LAYER_ATTENTION;
+        p->n_head_kv[i] = p->hyper.n_head_kv;
+    }
+    return TERN_OK;
+}
+
 static bool is_set(double v) { return v == v; }
 
 static enum tern_status theta_read(struct model_params *p, struct model_source *s, const struct hf_config *c,
@@ -57,6 +86,19 @@ static enum tern_status theta_read(struct model_params *p, struct model_source *
     return TERN_OK;
 }
 
+static enum tern_status yarn_read(struct model_params *p, struct model_source *s, const struct hf_rope *r,
+                                  struct tern_err *err) {
+    if (is_set(r->mscale) || is_set(r->mscale_all_dim))
+        return err_set(err, TERN_UNSUPPORTED, "config.json: YaRN scaling with mscale is not supported");
+    struct rope_yarn y = {.factor = r->factor,
+                          .ctx_original = is_set(r->original_ctx) ? r->original_ctx : p->hyper.n_ctx,
+                          .beta_fast = is_set(r->beta_fast) ? r->beta_fast : ROPE_YARN_FAST,
+                          .beta_slow = is_set(r->beta_slow) ? r->beta_slow : ROPE_YARN_SLOW,
+                          .attention = is_set(r->attention_factor) ? r->attention_factor : 0,
+                          .exact_range = r->truncate == 0};
+    return rope_factors_yarn(p, s, &y, err);
+}
+
 enum tern_status hf_rope_read(struct model_params *p, struct model_source *s, const struct hf_config *c,
                               double theta_default, struct tern_err *err) {
     TRY(theta_read(p, s, c, theta_default, err));
@@ -69,9 +111,11 @@ enum tern_status hf_rope_read(struct model_params *p, struct model_source *s, co
     if (r->type.len == 0 && !is_set(r->factor)) return TERN_OK;
     if (str_eqz(r->type, "default") || (str_eqz(r->type, "linear") && r->factor == 1)) return TERN_OK;
     if (str_eqz(r->type, "linear")) return rope_factors_linear(p, s, r->factor, err);
+    if (str_eqz(r->type, "yarn")) return yarn_read(p, s, r, err);
     if (!str_eqz(r->type, "llama3"))
         return err_set(err, TERN_UNSUPPORTED,
-                       "config.json: RoPE scaling '%.*s' is not supported (default, linear, llama3)", SHOW(r->type));
+                       "config.json: RoPE scaling '%.*s' is not supported (default, linear, llama3, yarn)",
+                       SHOW(r->type));
     struct rope_llama3 l = {r->factor, r->low_freq_factor, r->high_freq_factor, r->original_ctx};
     return rope_factors_llama3(p, s, &l, err);
 }

@@ -7,8 +7,8 @@
 //   gguf_vocab.c     tokenizer keys; gguf_model.c shards and the way from keys to struct model_params
 //   safetensors.c    one file's header; hf_config.c config.json; hf_params.c to struct model_params;
 //   hf_folder.c      files and the other JSON files; hf_index.c shards
-//   arch_params.c    range checks, RoPE divisors, the list of architectures; arch_bind.c from params and table to bound
-//                    layers; arch_lfm2.c, arch_llama.c: one table each
+//   arch_params.c    range checks, the list of architectures; arch_rope.c RoPE divisors; arch_bind.c from params and
+//                    table to bound layers; arch_lfm2.c, arch_llama.c, arch_qwen3.c …: one table each
 //   drafter_open.c   drafters: what kind the file is, the checks against the target; arch_drafter.c their tensors and
 //                    GGUF keys; drafter_config.c their config.json
 //   model_digest.c, model_meta.c, model_shape.c (models without a file; shape_fill.c their bytes)
@@ -232,7 +232,7 @@ struct model_arch_kind {
     enum tern_status (*params_hf)(struct model_params *p, struct model_source *s, const struct hf_config *c,
                                   struct tern_err *err);
 };
-extern const struct model_arch_kind arch_lfm2, arch_llama;
+extern const struct model_arch_kind arch_lfm2, arch_llama, arch_qwen3;
 extern const struct model_arch_kind *const arch_list[]; // ends with NULL
 enum tern_status arch_get_gguf(const struct model_arch_kind **out, struct str name, struct tern_err *err);
 enum tern_status arch_get_hf(const struct model_arch_kind **out, struct str type, struct str class_name,
@@ -247,6 +247,17 @@ struct rope_llama3 {
 };
 enum tern_status rope_factors_llama3(struct model_params *p, struct model_source *s, const struct rope_llama3 *r,
                                      struct tern_err *err);
+// YaRN: divisors between 1 (pairs that turn more than beta_fast times within ctx_original) and factor (fewer than
+// beta_slow times). cos and sin times `attention` are the same as attention's scale times its square, which is what is
+// set here. 0: 1 + 0.1 ln(factor).
+#define ROPE_YARN_FAST 32.0
+#define ROPE_YARN_SLOW 1.0
+struct rope_yarn {
+    double factor, ctx_original, beta_fast, beta_slow, attention;
+    bool exact_range; // the ramp's ends are not rounded to whole pairs
+};
+enum tern_status rope_factors_yarn(struct model_params *p, struct model_source *s, const struct rope_yarn *r,
+                                   struct tern_err *err);
 enum tern_status rope_factors_linear(struct model_params *p, struct model_source *s, double factor,
                                      struct tern_err *err);
 enum tern_status rope_factors_tensor(struct model_params *p, struct model_source *s, const char *name,
@@ -283,6 +294,8 @@ enum tern_status gguf_bind(struct model *m, struct tern_err *err); // after gguf
 enum tern_status gguf_general_check(const struct gguf *g, const struct model *m, struct tern_err *err);
 // Keys that every architecture has; the layer map comes from head_count_kv (0: convolution).
 enum tern_status gguf_params_common(struct model_params *p, struct model_source *s, struct tern_err *err);
+// The same, where every layer must be attention.
+enum tern_status gguf_params_decoder(struct model_params *p, struct model_source *s, struct tern_err *err);
 // rope.scaling.* keys; after params_check.
 enum tern_status gguf_rope_scaling(struct model_params *p, struct model_source *s, struct tern_err *err);
 
@@ -304,8 +317,11 @@ struct hf_drafter {
 struct hf_rope {
     double theta; // NaN: absent, as all doubles here
     double factor, low_freq_factor, high_freq_factor, original_ctx, partial;
+    double beta_fast, beta_slow, attention_factor, mscale, mscale_all_dim; // YaRN
+    int truncate;                                                          // flag
     struct str type;
 };
+enum hf_layer_type { HF_LAYER_CONV, HF_LAYER_FULL, HF_LAYER_SLIDING };
 // config.json as it stands: integers HF_ABSENT, doubles NaN, flags -1, strings and lists empty when absent or null.
 struct hf_config {
     int64_t hidden_size, n_layers, n_head, n_head_kv, head_dim, intermediate_size, vocab_size, n_ctx;
@@ -317,10 +333,10 @@ struct hf_config {
     struct str model_type, class_name, hidden_act;
     struct hf_ids bos, eos, pad; // the first id counts for bos and pad
     struct hf_rope rope_parameters, rope_scaling;
-    enum layer_kind *layer_types; // [n_layer_types]
-    int n_layer_types;            // -1: absent
-    int32_t *attn_idxs;           // [n_attn_idxs]
-    int n_attn_idxs;              // -1: absent
+    enum hf_layer_type *layer_types; // [n_layer_types]
+    int n_layer_types;               // -1: absent
+    int32_t *attn_idxs;              // [n_attn_idxs]
+    int n_attn_idxs;                 // -1: absent
     struct hf_drafter drafter, drafter_nested;
 };
 enum tern_status hf_config_parse(struct hf_config *c, struct model_source *s, struct str json, struct tern_err *err);
@@ -332,6 +348,9 @@ enum tern_status hf_tokenizer_config_parse(struct model_vocab *v, struct model_s
                                            struct tern_err *err);
 enum tern_status hf_params_common(struct model_params *p, struct model_source *s, const struct hf_config *c,
                                   struct tern_err *err);
+// The same and what plain decoders write: rms_norm_eps, silu, no biases, intermediate_size, attention in every layer.
+enum tern_status hf_params_decoder(struct model_params *p, struct model_source *s, const struct hf_config *c,
+                                   struct tern_err *err);
 // The base and, when there is one, the scaling; from whichever of the places config.json uses.
 enum tern_status hf_rope_read(struct model_params *p, struct model_source *s, const struct hf_config *c,
                               double theta_default, struct tern_err *err);

@@ -387,10 +387,14 @@ static enum tern_status decoder_read(struct reader *r, const struct tree_node *r
 }
 
 static enum tern_status normalizer_read(struct reader *r, const struct tree_node *root, struct tern_err *err) {
-    (void)r;
     const struct tree_node *list[COMPONENTS_MAX];
     int n;
     TRY(components_list(root, "normalizer", "normalizers", list, &n, err));
+    if (n == 1 && str_eqz(tree_text(list[0], "type"), "NFC")) { // as files without the wish in them: Qwen's GGUFs
+        buf_putf(&r->parts->note, "%sthe file composes characters (NFC) first, which is left to the caller",
+                 r->parts->note.len ? "; " : "");
+        return TERN_OK;
+    }
     return n == 0 ? TERN_OK
                   : component_refuse(list[0], "normalizer", "text must reach the model as it is written", err);
 }

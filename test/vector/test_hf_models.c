@@ -1,4 +1,4 @@
-// Small random LFM2 and Llama models, from both kinds of file, against transformers in float32 (test/data/hf): logits
+// Small random models of each family, from both kinds of file, against transformers in float32 (test/data/hf): logits
 // of every row and the residual after each layer, for each instruction set, in one window and in chunks of 7 rows.
 #include "base/base.h"
 #include "model_runner.h"
@@ -111,6 +111,8 @@ MODEL_TESTS(lfm2_taps3, "lfm2-taps3")
 MODEL_TESTS(lfm2_taps4, "lfm2-taps4")
 MODEL_TESTS(llama_plain, "llama-plain")
 MODEL_TESTS(llama_scaled, "llama-scaled")
+MODEL_TESTS(qwen3_yarn, "qwen3-yarn")
+MODEL_TESTS(qwen3_tied, "qwen3-tied")
 
 int main(void) {
     const struct CMUnitTest tests[] = {
@@ -118,6 +120,8 @@ int main(void) {
         cmocka_unit_test(test_lfm2_taps4_folder),   cmocka_unit_test(test_lfm2_taps4_gguf),
         cmocka_unit_test(test_llama_plain_folder),  cmocka_unit_test(test_llama_plain_gguf),
         cmocka_unit_test(test_llama_scaled_folder), cmocka_unit_test(test_llama_scaled_gguf),
+        cmocka_unit_test(test_qwen3_yarn_folder),   cmocka_unit_test(test_qwen3_yarn_gguf),
+        cmocka_unit_test(test_qwen3_tied_folder),   cmocka_unit_test(test_qwen3_tied_gguf),
     };
     return cmocka_run_group_tests_name("small models against transformers", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes test/data/hf: small random LFM2 and Llama models, each as a Hugging Face folder and as a GGUF file, with what
+"""Makes test/data/hf: small random models of each family, each as a Hugging Face folder and as a GGUF file, with what
 transformers computes from them in float32.   (pip install torch transformers gguf)
 
 Weights are k/1024 with |k| < 256 (norms: 0.75 to 1.25 in steps of 1/128), so F32, F16 and BF16 hold the same numbers
@@ -16,7 +16,8 @@ import gguf
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from transformers import Lfm2Config, Lfm2ForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import (Lfm2Config, Lfm2ForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen3Config,
+                          Qwen3ForCausalLM)
 
 ROWS = 72  # crosses two block boundaries of 32 positions
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
@@ -38,7 +39,14 @@ MODELS = {
         theta=500000.0,
         rope=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                   original_max_position_embeddings=32)),
+    "qwen3-yarn": dict(
+        kind="qwen3", hf="BF16", gguf="F16", layers="aaa", hidden=48, heads=4, kv=2, head_dim=16, ff=64, vocab=96,
+        tied=False, theta=1e6, rope=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)),
+    "qwen3-tied": dict(
+        kind="qwen3", hf="F16", gguf="BF16", layers="aa", hidden=32, heads=2, kv=1, head_dim=32, ff=48, vocab=96,
+        tied=True, theta=10000.0),
 }
+CLASSES = {"lfm2": Lfm2ForCausalLM, "llama": LlamaForCausalLM, "qwen3": Qwen3ForCausalLM}
 
 
 def config_of(m):
@@ -50,8 +58,10 @@ def config_of(m):
         return Lfm2Config(**common, norm_eps=1e-5, conv_L_cache=m["taps"], conv_bias=False, rope_parameters=rope,
                           block_auto_adjust_ff_dim=False, tie_word_embeddings=True,
                           layer_types=["full_attention" if c == "a" else "conv" for c in m["layers"]])
-    return LlamaConfig(**common, rms_norm_eps=1e-6, rope_parameters=rope, tie_word_embeddings=m["tied"],
-                       attention_bias=False, mlp_bias=False)
+    common.update(rms_norm_eps=1e-6, rope_parameters=rope, tie_word_embeddings=m["tied"], attention_bias=False)
+    if m["kind"] == "qwen3":
+        return Qwen3Config(**common, head_dim=m["head_dim"])
+    return LlamaConfig(**common, mlp_bias=False)
 
 
 def weights_fill(model, rng):
@@ -93,6 +103,8 @@ LLAMA_NAMES = {
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+QWEN3_NAMES = dict(LLAMA_NAMES, **{"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"})
+NAMES = {"lfm2": LFM2_NAMES, "llama": LLAMA_NAMES, "qwen3": QWEN3_NAMES}
 TOP_NAMES = {
     "model.embed_tokens.weight": "token_embd.weight", "lm_head.weight": "output.weight",
     "model.norm.weight": "output_norm.weight", "model.embedding_norm.weight": "token_embd_norm.weight"}
@@ -105,7 +117,7 @@ def interleave(w, n_head):
 
 def gguf_write(path, m, model, config):
     w = gguf.GGUFWriter(path, m["kind"])
-    head_dim = m["hidden"] // m["heads"]
+    head_dim = m.get("head_dim", m["hidden"] // m["heads"])
     w.add_name(os.path.basename(os.path.dirname(path)))
     w.add_block_count(len(m["layers"]))
     w.add_context_length(256)
@@ -120,7 +132,14 @@ def gguf_write(path, m, model, config):
         w.add_shortconv_l_cache(m["taps"])
     else:
         w.add_rope_dimension_count(head_dim)
-    names = LFM2_NAMES if m["kind"] == "lfm2" else LLAMA_NAMES
+    if "head_dim" in m:
+        w.add_key_length(head_dim)
+        w.add_value_length(head_dim)
+    if m.get("rope", {}).get("rope_type") == "yarn":
+        w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        w.add_rope_scaling_factor(m["rope"]["factor"])
+        w.add_rope_scaling_orig_ctx_len(m["rope"]["original_max_position_embeddings"])
+    names = NAMES[m["kind"]]
     for name, t in model.state_dict().items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
@@ -138,7 +157,7 @@ def gguf_write(path, m, model, config):
         kind = "F32" if x.ndim == 1 or "shortconv.conv" in out else m["gguf"]
         data = gguf.quants.quantize(np.ascontiguousarray(x), GGUF_TYPES[kind])
         w.add_tensor(out, data, raw_dtype=GGUF_TYPES[kind])
-    if m.get("rope"):
+    if m.get("rope", {}).get("rope_type") == "llama3":
         plain = 1.0 / m["theta"] ** (np.arange(0, head_dim, 2) / head_dim)
         scaled = model.model.rotary_emb.inv_freq.numpy().astype(np.float64)
         w.add_tensor("rope_freqs.weight", (plain / scaled).astype(np.float32))
@@ -171,15 +190,17 @@ def expect_write(path, m, model, ids):
         f.write(torch.stack(residuals).numpy().astype("<f4").tobytes())
 
 
-def main(folder):
+def main(folder, only):
     torch.set_num_threads(1)
     for seed, (name, m) in enumerate(MODELS.items()):
+        if only and name not in only:
+            continue
         rng = np.random.default_rng(1000 + seed)
         path = os.path.join(folder, name)
         shutil.rmtree(path, ignore_errors=True)
         config = config_of(m)
         config._attn_implementation = "eager"
-        model = (Lfm2ForCausalLM if m["kind"] == "lfm2" else LlamaForCausalLM)(config).float().eval()
+        model = CLASSES[m["kind"]](config).float().eval()
         weights_fill(model, rng)
         if config.tie_word_embeddings:
             model.tie_weights()
@@ -189,4 +210,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "test/data/hf")
+    main(sys.argv[1] if len(sys.argv) > 1 else "test/data/hf", sys.argv[2:])  # folder, then models (none: all)

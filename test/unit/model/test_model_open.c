@@ -196,7 +196,15 @@ static void test_llama(void **state) {
     llama_build(&b, &(struct llama_file){.scaling = "none", .factor = 0});
     expect_open("none", buf_str(&b));
     llama_build(&b, &(struct llama_file){.scaling = "yarn", .factor = 2});
-    assert_int_equal(refusal_wrong("yarn", buf_str(&b), TERN_UNSUPPORTED, "rope.scaling.type yarn"), 0);
+    if (model_open_memory(&m, "x", b.data, b.len, &err) != TERN_OK) fail_msg("%s", err.message);
+    f = m->hyper.rope_factors; // the fastest pair as it is, the slowest divided; scores grow by (1 + 0.1 ln 2)^2
+    assert_true(f && f[0] == 1 && f[3] == 2);
+    assert_float_equal(m->hyper.attn_scale, 1.143437 / sqrt(8), 1e-5);
+    model_close(m);
+    llama_build(&b, &(struct llama_file){.scaling = "yarn", .factor = 0.5f});
+    assert_int_equal(refusal_wrong("yarn below 1", buf_str(&b), TERN_BAD_FORMAT, "YaRN RoPE scaling needs"), 0);
+    llama_build(&b, &(struct llama_file){.scaling = "longrope", .factor = 2});
+    assert_int_equal(refusal_wrong("longrope", buf_str(&b), TERN_UNSUPPORTED, "rope.scaling.type longrope"), 0);
     llama_build(&b, &(struct llama_file){.factors = true, .scaling = "linear", .factor = 2});
     assert_int_equal(refusal_wrong("both", buf_str(&b), TERN_UNSUPPORTED, "beside rope.scaling keys"), 0);
     llama_build(&b, &(struct llama_file){.scaling = "linear", .factor = -2});

@@ -146,6 +146,11 @@ static void test_model_refused(void **state) {
     f.vocab = "{\"a\":0,\"b\":1,\"\\u0120\":2,\"ab\":3,\"\\u0120a\":4,\"\\\"\":5,\"ba\":6}";
     struct tokenizer *t = make(&f);
     check_ids(t, "ba", &plain, "6"); // ignore_merges: no merge makes it
+    assert_null(tokenizer_note(t));
+    tokenizer_free(t);
+    f.normalizer = "{\"type\":\"NFC\"}"; // is the caller's, which the note says
+    t = make(&f);
+    assert_non_null(strstr(tokenizer_note(t), "NFC"));
     tokenizer_free(t);
 }
 

@@ -1,0 +1,60 @@
+// Qwen3: attention in every layer, RMS norms of each query and key head before the rotation, no biases. A head's width
+// is a number of its own and need not be the model's divided by the heads. RoPE pairs are half-split in both kinds of
+// file.
+#include "base/base.h"
+#include "model/model_int.h"
+
+#define HF_LAYER "model.layers.%d."
+#define LAYER(field) offsetof(struct model_layer, field)
+#define ROW(gguf, hf, where, field, ne0, ne1, small) \
+    { {"blk.%d." gguf ".weight", HF_LAYER hf ".weight", NULL}, where, LAYER(field), ne0, ne1, small }
+
+static const struct arch_tensor qwen3_tensors[] = {
+    {{"output_norm.weight", "model.norm.weight", NULL},
+     WHERE_GLOBAL,
+     offsetof(struct model, output_norm),
+     DIM_EMBD,
+     DIM_NONE,
+     true},
+    ROW("attn_norm", "input_layernorm", WHERE_LAYER, attn_norm, DIM_EMBD, DIM_NONE, true),
+    ROW("attn_q", "self_attn.q_proj", WHERE_LAYER, q, DIM_EMBD, DIM_Q, false),
+    ROW("attn_k", "self_attn.k_proj", WHERE_LAYER, k, DIM_EMBD, DIM_KV, false),
+    ROW("attn_v", "self_attn.v_proj", WHERE_LAYER, v, DIM_EMBD, DIM_KV, false),
+    ROW("attn_output", "self_attn.o_proj", WHERE_LAYER, o, DIM_Q, DIM_EMBD, false),
+    ROW("attn_q_norm", "self_attn.q_norm", WHERE_LAYER, q_norm, DIM_HEAD, DIM_NONE, true),
+    ROW("attn_k_norm", "self_attn.k_norm", WHERE_LAYER, k_norm, DIM_HEAD, DIM_NONE, true),
+    ROW("ffn_norm", "post_attention_layernorm", WHERE_LAYER, ffn_norm, DIM_EMBD, DIM_NONE, true),
+    ROW("ffn_gate", "mlp.gate_proj", WHERE_LAYER, ffn_gate, DIM_EMBD, DIM_FF, false),
+    ROW("ffn_up", "mlp.up_proj", WHERE_LAYER, ffn_up, DIM_EMBD, DIM_FF, false),
+    ROW("ffn_down", "mlp.down_proj", WHERE_LAYER, ffn_down, DIM_FF, DIM_EMBD, false),
+};
+
+static enum tern_status params_gguf(struct model_params *p, struct model_source *s, struct tern_err *err) {
+    TRY(gguf_params_decoder(p, s, err));
+    if (p->hyper.rope_base == 0) return err_set(err, TERN_BAD_FORMAT, "key %s.rope.freq_base is missing", s->gguf.arch);
+    TRY(params_check(p, err));
+    return gguf_rope_scaling(p, s, err);
+}
+
+static enum tern_status params_hf(struct model_params *p, struct model_source *s, const struct hf_config *c,
+                                  struct tern_err *err) {
+    TRY(hf_params_decoder(p, s, c, err));
+    if (c->head_dim == HF_ABSENT) p->hyper.head_dim = 128; // the class default
+    if (c->use_sliding_window == 1)
+        return err_set(err, TERN_UNSUPPORTED, "config.json: use_sliding_window is true, which is not supported");
+    TRY(params_check(p, err));
+    return hf_rope_read(p, s, c, 1e6, err);
+}
+
+const struct model_arch_kind arch_qwen3 = {
+    .name = "qwen3",
+    .hf_type = "qwen3",
+    .rope_gguf = ROPE_HALF,
+    .rope_hf = ROPE_HALF,
+    .tied_default = false,
+    .tensors = qwen3_tensors,
+    .n_tensors = ARRAY_LEN(qwen3_tensors),
+    .ff_name = {"blk.0.ffn_gate.weight", "model.layers.0.mlp.gate_proj.weight"},
+    .params_gguf = params_gguf,
+    .params_hf = params_hf,
+};
