@@ -42,12 +42,14 @@ static int prompt_run(struct runner *r, const struct golden_prompt *p) {
     return n;
 }
 
+// The larger of two errors; not a number is larger than any.
+static double larger(double a, double b) { return a > b || isnan(a) ? a : b; }
+
 // Largest difference over the stored logits, relative to the largest of them.
 static double logits_error(const struct golden_prompt *p, const float *logits) {
     double error = 0, max = 0;
     for (int i = 0; i < p->n_logits; i++) {
-        double d = fabs((double)logits[p->logit_ids[i]] - p->logits[i]);
-        error = d > error || isnan(d) ? d : error;
+        error = larger(fabs((double)logits[p->logit_ids[i]] - p->logits[i]), error);
         max = fmax(max, fabs(p->logits[i]));
     }
     return error / max;
@@ -70,14 +72,12 @@ static double residual_error(const struct golden_residual *want, const float *x,
         sum_sq += (double)x[i] * (double)x[i];
     }
     for (int i = 0; i < GOLDEN_FIRST; i++) {
-        first = fmax(first, fabs((double)x[i] - want->first[i]));
+        first = larger(fabs((double)x[i] - want->first[i]), first);
         size = fmax(size, fabs(want->first[i]));
     }
-    double errors[] = {first / size, fabs(sum - want->sum) / want->sum_abs,
-                       fabs(sum_abs - want->sum_abs) / want->sum_abs, fabs(sum_sq - want->sum_sq) / want->sum_sq};
-    double worst = 0;
-    for (size_t i = 0; i < ARRAY_LEN(errors); i++) worst = errors[i] > worst || isnan(errors[i]) ? errors[i] : worst;
-    return worst;
+    double sums = larger(fabs(sum - want->sum), fabs(sum_abs - want->sum_abs)) / want->sum_abs,
+           squares = fabs(sum_sq - want->sum_sq) / want->sum_sq;
+    return larger(first / size, larger(sums, squares));
 }
 
 static void prompt_compare(struct runner *r, const struct golden_prompt *p) {
