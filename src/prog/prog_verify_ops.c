@@ -12,6 +12,7 @@ static enum tern_status want_cols(const struct prog *p, int value, int64_t n, co
 }
 
 // A weight of n_in columns and n_out rows (a vector: n_out 1).
+// Not its data: a unit that packed a made model's tensor has given that up, and the next program is built without it.
 static enum tern_status want_weight(const struct tensor *w, int64_t n_in, int64_t n_out, const char *what,
                                     struct tern_err *err) {
     if (!w) return BAD("no %s", what);
@@ -23,7 +24,6 @@ static enum tern_status want_weight(const struct tensor *w, int64_t n_in, int64_
         bytes != w->n_bytes)
         return BAD("%s (%.*s) has %llu bytes, expected %llu", what, (int)w->name.len, w->name.data,
                    (unsigned long long)w->n_bytes, (unsigned long long)bytes);
-    if (!w->data) return BAD("%s (%.*s) has no data", what, (int)w->name.len, w->name.data);
     return TERN_OK;
 }
 
