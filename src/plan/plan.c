@@ -94,10 +94,12 @@ const struct prog_argmax *plan_argmax(const struct plan *p) {
 // A model that no program can be built of estimates 0: plan_open says why.
 bool plan_bytes_estimate(const char *kind, const struct plan_options *o, uint64_t *work, uint64_t *state) {
     const struct plan_kind *k = NULL;
+    const char *reason;
     struct state_layout layout;
     uint64_t kv = 0, conv = 0;
     *work = *state = 0;
-    if (kind_find(&k, kind, NULL) != TERN_OK || plan_options_check(o, NULL) != TERN_OK) return true;
+    if (kind_find(&k, kind, NULL) != TERN_OK || plan_options_check(o, NULL) != TERN_OK || !k->fits(o, &reason))
+        return true;
     if (state_layout_init(&layout, o->model, o->kv_type, 0, o->model->hyper.n_layers, o->window, NULL) != TERN_OK)
         return true;
     if (!plan_pool_bytes(&layout, o->n_blocks, o->n_slots, &kv, &conv) || !u64_add(kv, conv, state)) return false;

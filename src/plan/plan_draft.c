@@ -58,6 +58,11 @@ static struct prog_spec draft_spec(const struct plan_draft_options *o) {
                               .outputs = PROG_OUT_LOGITS | (o->hidden ? (uint32_t)PROG_OUT_HIDDEN : 0)};
 }
 
+static struct prog_spec markov_spec(const struct plan_draft_options *o) {
+    return (struct prog_spec){
+        .kind = PROG_LINEAR, .numerics = o->numerics, .window = 1, .weight = o->drafter->drafter->markov_w2};
+}
+
 static enum tern_status compile(struct plan_draft *p, struct draft_program *out, const struct plan_draft_options *o,
                                 const struct prog_spec *spec, struct tern_err *err) {
     TRY(prog_build(&out->prog, o->drafter, spec, err));
@@ -90,8 +95,7 @@ static enum tern_status programs_init(struct plan_draft *p, const struct plan_dr
     spec = draft_spec(o);
     TRY(compile(p, &p->draft, o, &spec, err));
     if (o->drafter->drafter->markov == MARKOV_NONE) return TERN_OK;
-    spec = (struct prog_spec){
-        .kind = PROG_LINEAR, .numerics = o->numerics, .window = 1, .weight = o->drafter->drafter->markov_w2};
+    spec = markov_spec(o);
     return compile(p, &p->markov, o, &spec, err);
 }
 
@@ -144,20 +148,25 @@ void plan_draft_close(struct plan_draft *p) {
     mem_free(p);
 }
 
-// Programs are bounded by a float and an int8 form of the widest row for each row of the window, and a spare.
-#define PROGRAM_SPARE_BYTES (8u << 20)
+static bool program_add(const struct plan_draft_options *o, const struct prog_spec *spec, uint64_t *sum) {
+    struct prog *p = NULL;
+    uint64_t bytes = 0;
+    if (prog_build(&p, o->drafter, spec, NULL) != TERN_OK) return true; // plan_draft_open says why
+    bool fits = unit_driver_of(o->unit)->program_estimate(o->unit, p, &bytes) && u64_add(*sum, bytes, sum);
+    prog_free(p);
+    return fits;
+}
 
 bool plan_draft_bytes_estimate(const struct plan_draft_options *o, uint64_t *bytes) {
     struct state_layout l;
     struct sizes s;
-    uint64_t rows = 0;
     *bytes = 0;
     if (state_layout_init(&l, o->drafter, o->kv_type, 0, o->drafter->hyper.n_layers, 0, NULL) != TERN_OK) return true;
-    const struct model_drafter *d = o->drafter->drafter;
-    uint64_t cols = (uint64_t)d->n_features * (uint64_t)d->n_embd_target + 2 * (uint64_t)o->drafter->hyper.n_ff +
-                    4 * (uint64_t)o->drafter->hyper.n_embd;
-    if (!sizes_get(o, &l, &s) || !u64_mul(16 * cols, (uint64_t)o->window, &rows)) return false;
-    return u64_add(sizes_sum(&s), rows, bytes) && u64_add(*bytes, 2 * PROGRAM_SPARE_BYTES, bytes);
+    if (!sizes_get(o, &l, &s)) return false;
+    *bytes = sizes_sum(&s);
+    struct prog_spec inject = inject_spec(o), draft = draft_spec(o), markov = markov_spec(o);
+    return program_add(o, &inject, bytes) && program_add(o, &draft, bytes) &&
+           (o->drafter->drafter->markov == MARKOV_NONE || program_add(o, &markov, bytes));
 }
 
 // ---------------------------------------------------------------------------------------------------------------- run

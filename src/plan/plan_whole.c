@@ -221,42 +221,32 @@ static uint64_t whole_bytes(const struct plan *p) {
     return sum;
 }
 
-// Beside a program's values a unit keeps prepared activations and buffers of its threads. Bounds, with a third to spare
-// over what the cpu unit takes (test/equal/test_contract.c compares): eight bytes for each column of the widest value
-// and row of the window (float and int8 forms with scales, rows of the convolution), and per thread a tail of K/V for
-// rows of a tree.
-#define SCRATCH_BYTES (8u << 20)
-#define SCRATCH_THREAD_BYTES (1u << 20)
-
-static bool program_estimate(const struct plan_options *o, const struct prog_spec *spec, int n_threads, uint64_t *sum) {
+// A program that cannot be built adds nothing: plan_open says why.
+static bool program_add(const struct plan_options *o, const struct prog_spec *spec, uint64_t *sum) {
     struct prog *p = NULL;
-    if (prog_build(&p, o->model, spec, NULL) != TERN_OK) return true; // plan_open says why
-    uint64_t cols = 0, rows = (uint64_t)spec->window, bytes = 0, thread = 0;
-    for (int i = 0; i < p->n_values; i++) cols = MAX(cols, (uint64_t)p->values[i].n_cols);
-    uint64_t half = op_kv_half_bytes(o->kv_type, o->model->hyper.head_dim);
-    thread = SCRATCH_THREAD_BYTES + 2 * half * (rows / OP_BLOCK + 2) + 16 * rows + 8 * cols;
-    bool fits = u64_mul(8 * cols, rows, &bytes) && u64_mul(thread, (uint64_t)n_threads, &thread) &&
-                u64_add(bytes, thread, &bytes) && u64_add(bytes, SCRATCH_BYTES, &bytes) &&
-                u64_add(bytes, p->work_bytes, &bytes) && u64_add(*sum, bytes, sum);
+    uint64_t bytes = 0;
+    if (prog_build(&p, o->model, spec, NULL) != TERN_OK) return true;
+    const struct unit *u = o->units[0].unit;
+    bool fits = unit_driver_of(u)->program_estimate(u, p, &bytes) && u64_add(*sum, bytes, sum);
     prog_free(p);
     return fits;
 }
 
 bool plan_whole_bytes_estimate(const struct plan_options *o, uint64_t *work) {
-    struct unit_caps caps = {.n_threads = 1, .cost_follows_rows = true, .host_memory = true};
+    struct unit_caps caps;
     int windows[WINDOWS_MAX];
     uint64_t logits = 0, argmax = 0;
-    if (o->units[0].unit) unit_driver_of(o->units[0].unit)->caps(o->units[0].unit, &caps);
+    unit_driver_of(o->units[0].unit)->caps(o->units[0].unit, &caps);
     if (!out_bytes(o, &logits, &argmax) || !u64_add(logits, argmax, work)) return false;
     if (!caps.host_memory && !u64_mul(*work, 2, work)) return false;
     int n = windows_list(o, caps.cost_follows_rows, windows);
     for (int i = 0; i < n; i++)
         for (int g = 0; g < N_GIVES; g++) {
             struct prog_spec spec = spec_make(o, windows[i], g);
-            if (!program_estimate(o, &spec, caps.n_threads, work)) return false;
+            if (!program_add(o, &spec, work)) return false;
         }
     struct prog_spec spec = spec_commit(o);
-    return program_estimate(o, &spec, caps.n_threads, work);
+    return program_add(o, &spec, work);
 }
 
 static bool whole_explain(const struct plan *p, struct buf *out) {

@@ -94,6 +94,9 @@ struct unit_driver {
                                       int32_t dst_slot, int32_t src_slot, struct tern_err *err);
     void (*counters)(const struct unit *u, struct unit_counters *out);
     uint64_t (*program_bytes)(const struct unit_program *p); // work memory it holds
+    // The same before compiling, and before any weights are imported: at least that, at most a tenth and 1 MiB more.
+    // False: it does not fit 64 bits.
+    bool (*program_estimate)(const struct unit *u, const struct prog *p, uint64_t *bytes);
 };
 // Each driver's handle begins with this.
 struct unit_base {

@@ -1,12 +1,13 @@
 // From a program to what a step runs: ops with resolved pointers, and every byte of memory a step will need.
 //
-// One block of pages holds the values at the program's own offsets, then the shared activations, the convolution's u
-// rows and each member's private buffers. A norm whose only reader is the product behind it becomes part of that
+// One block of pages holds the values at the program's own offsets, the program's lists, the shared activations, the
+// convolution's u rows and each member's private buffers. Its size follows from the program and the weights' formats
+// alone, so that it is told exactly before any weight is there (cpu_program_estimate). A norm whose only reader is the product behind it becomes part of that
 // product, so that a row goes from the residual to int8 while it is in the cache.
 #include "base/base.h"
 #include "unit/cpu/cpu_unit.h"
 
-// Hands out aligned pieces of the block in two passes: first it counts, then it gives addresses.
+// Hands out aligned pieces of the block in two passes: first it counts and gives NULL, then it gives addresses.
 struct carver {
     uint8_t *base; // NULL: counting
     size_t used;
@@ -29,9 +30,9 @@ struct sizes {
     bool has_attn;
 };
 
-static uint32_t form_of(const struct cpu_matrix *m) {
-    if (!cpu_pack_is_int8(m->pack)) return ACT_FLOAT;
-    return m->pack == CPU_PACK_I8C ? ACT_WHOLE : ACT_GROUPS;
+static uint32_t form_of(enum cpu_pack pack) {
+    if (!cpu_pack_is_int8(pack)) return ACT_FLOAT;
+    return pack == CPU_PACK_I8C ? ACT_WHOLE : ACT_GROUPS;
 }
 
 static enum tern_status no_weight(const struct tensor *t, const char *what, struct tern_err *err) {
@@ -44,7 +45,7 @@ static enum tern_status op_matrix(const struct unit_weights *w, struct cpu_op *c
     const struct cpu_weight *e = t ? cpu_weight_find(w, t) : NULL;
     if (!e || e->matrix.n_tiles == 0) return no_weight(t, "matrix", err);
     c->m[c->n_m++] = &e->matrix;
-    c->forms |= form_of(&e->matrix);
+    c->forms |= form_of(e->matrix.pack);
     return TERN_OK;
 }
 
@@ -85,14 +86,39 @@ static bool norm_fuses(const struct prog *p, int i) {
     return !next->add && next->in[0] == norm->out[0] && n->last_op == i + 1 && x->last_op > i + 1;
 }
 
-static float *value_at(const struct unit_program *c, int value) {
-    return c->work ? (float *)(void *)(c->work + c->prog->values[value].offset) : NULL;
+// Forms of the input that the matrices of an op read.
+static uint32_t forms_of(const struct prog *p, const struct prog_op *op) {
+    uint32_t forms = 0;
+    int begin = op->kind == PROG_OP_HEAD ? 1 : 0, end = op->kind == PROG_OP_HEAD ? 2 : op->n_w;
+    if (op->kind != PROG_OP_HEAD && op->kind != PROG_OP_LINEAR) return 0;
+    for (int i = begin; i < end; i++)
+        if (op->w[i]) forms |= form_of(cpu_pack_for(op->w[i]->format, p->spec.numerics));
+    return forms;
 }
 
-static enum tern_status ops_make(struct unit_program *c, struct sizes *z, struct tern_err *err) {
+static struct sizes sizes_of(const struct prog *p) {
+    struct sizes z = {0};
+    for (int i = 0; i < p->n_ops; i++) {
+        const struct prog_op *op = &p->ops[i];
+        if (norm_fuses(p, i)) continue; // what it reads is as wide as what the product reads
+        int n_in = op->in[0] >= 0 ? p->values[op->in[0]].n_cols : 0;
+        uint32_t forms = forms_of(p, op);
+        z.n_in = MAX(z.n_in, n_in);
+        if (forms & ACT_FLOAT) z.n_in_float = MAX(z.n_in_float, n_in);
+        if (forms & ACT_GROUPS) z.n_in_groups = MAX(z.n_in_groups, n_in);
+        if (forms & ACT_WHOLE) z.n_in_whole = MAX(z.n_in_whole, n_in);
+        if (op->kind == PROG_OP_SHORT_CONV) z.n_conv = p->values[op->out[0]].n_cols;
+        if (op->kind == PROG_OP_ATTENTION) z.has_attn = true;
+    }
+    return z;
+}
+
+static float *value_at(const struct unit_program *c, int value) {
+    return (float *)(void *)(c->work + c->prog->values[value].offset);
+}
+
+static enum tern_status ops_make(struct unit_program *c, struct tern_err *err) {
     const struct prog *p = c->prog;
-    c->ops = arena_calloc(&c->arena, (size_t)p->n_ops, sizeof *c->ops);
-    if (!c->ops) return err_set(err, TERN_NO_MEMORY, "program: no memory for %d operations", p->n_ops);
     const float *norm = NULL;
     int norm_in = -1;
     for (int i = 0; i < p->n_ops; i++) {
@@ -117,12 +143,6 @@ static enum tern_status ops_make(struct unit_program *c, struct sizes *z, struct
             o->out_cols[j] = p->values[op->out[j]].n_cols;
         }
         o->n_in = o->in_cols[0];
-        z->n_in = MAX(z->n_in, o->n_in);
-        if (o->forms & ACT_FLOAT) z->n_in_float = MAX(z->n_in_float, o->n_in);
-        if (o->forms & ACT_GROUPS) z->n_in_groups = MAX(z->n_in_groups, o->n_in);
-        if (o->forms & ACT_WHOLE) z->n_in_whole = MAX(z->n_in_whole, o->n_in);
-        if (op->kind == PROG_OP_SHORT_CONV) z->n_conv = o->out_cols[0];
-        if (op->kind == PROG_OP_ATTENTION) z->has_attn = true;
         norm = NULL;
     }
     return TERN_OK;
@@ -139,56 +159,65 @@ static void carve_act(struct carver *c, struct cpu_act *a, size_t n_float, size_
     a->scale_whole = carve(c, n_whole > 0 ? rows : 0, sizeof(float));
 }
 
-static void carve_all(struct unit_program *p, const struct sizes *z, struct carver *c) {
-    const struct prog *g = p->prog;
+static void carve_member(const struct prog *g, struct cpu_member *m, const struct sizes *z, struct carver *c) {
     size_t window = (size_t)g->spec.window;
     size_t half = op_kv_half_bytes(g->spec.kv_type, g->hyper->head_dim);
+    carve_act(c, &m->act, z->n_in_float > 0 ? ACT_PRIVATE_VALUES : 0, z->n_in_groups > 0 ? ACT_PRIVATE_VALUES : 0,
+              z->n_in_whole > 0 ? ACT_PRIVATE_VALUES : 0, ACT_PRIVATE_VALUES / 64);
+    m->row = carve(c, (size_t)int_round_up(MAX(z->n_in, 1), 64), sizeof(float));
+    for (int j = 0; j < 2; j++) m->temp[j] = carve(c, STRIP_FLOATS, sizeof(float));
+    m->best = carve(c, (size_t)g->n_out_max, sizeof *m->best);
+    if (!z->has_attn) return;
+    m->split = carve(c, ATTN_PAIRS, sizeof *m->split);
+    m->total = carve(c, ATTN_PAIRS, sizeof *m->total);
+    m->block = carve(c, ATTN_PAIRS, sizeof *m->block);
+    m->q = carve(c, ATTN_PAIRS * (size_t)g->hyper->head_dim, sizeof(float));
+    m->tail = carve(c, (window + 2 * OP_BLOCK) / OP_BLOCK, 2 * half);
+    m->tail_rows = carve(c, window, sizeof *m->tail_rows);
+}
+
+static void carve_all(struct unit_program *p, const struct sizes *z, struct carver *c) {
+    const struct prog *g = p->prog;
+    size_t window = (size_t)g->spec.window, n_threads = (size_t)p->unit->n_threads;
+    struct cpu_member unplaced; // while counting there are no members yet
     carve(c, (size_t)g->work_bytes, 1);
+    p->ops = carve(c, (size_t)g->n_ops, sizeof *p->ops);
+    p->members = carve(c, n_threads, sizeof *p->members);
+    p->attn.chunks = carve(c, window, sizeof *p->attn.chunks);
+    p->attn.n_visible = carve(c, window, sizeof *p->attn.n_visible);
+    p->rope_freqs = carve(c, (size_t)(g->hyper->head_dim / 2), sizeof *p->rope_freqs);
+    p->counters = carve(c, (size_t)g->n_ops, sizeof *p->counters);
     carve_act(c, &p->act, window * (size_t)int_round_up(z->n_in_float, 64),
               window * (size_t)int_round_up(z->n_in_groups, 64), window * (size_t)int_round_up(z->n_in_whole, 64),
               window);
     p->conv_u = carve(c, window * (size_t)z->n_conv, sizeof(float));
-    for (int i = 0; i < p->unit->n_threads; i++) {
-        struct cpu_member *m = &p->members[i];
-        carve_act(c, &m->act, z->n_in_float > 0 ? ACT_PRIVATE_VALUES : 0, z->n_in_groups > 0 ? ACT_PRIVATE_VALUES : 0,
-                  z->n_in_whole > 0 ? ACT_PRIVATE_VALUES : 0, ACT_PRIVATE_VALUES / 64);
-        m->row = carve(c, (size_t)int_round_up(MAX(z->n_in, 1), 64), sizeof(float));
-        for (int j = 0; j < 2; j++) m->temp[j] = carve(c, STRIP_FLOATS, sizeof(float));
-        m->best = carve(c, (size_t)g->n_out_max, sizeof *m->best);
-        if (!z->has_attn) continue;
-        m->split = carve(c, ATTN_PAIRS, sizeof *m->split);
-        m->total = carve(c, ATTN_PAIRS, sizeof *m->total);
-        m->block = carve(c, ATTN_PAIRS, sizeof *m->block);
-        m->q = carve(c, ATTN_PAIRS * (size_t)g->hyper->head_dim, sizeof(float));
-        m->tail = carve(c, (window + 2 * OP_BLOCK) / OP_BLOCK, 2 * half);
-        m->tail_rows = carve(c, window, sizeof *m->tail_rows);
-    }
+    for (size_t i = 0; i < n_threads; i++) carve_member(g, p->members ? &p->members[i] : &unplaced, z, c);
     if (!z->has_attn) return;
     p->attn.partials = carve(c, ATTN_PARTIALS, sizeof *p->attn.partials);
     p->attn.totals = carve(c, ATTN_SPLIT_PAIRS, sizeof *p->attn.totals);
 }
 
-static enum tern_status memory_make(struct unit_program *p, const struct sizes *z, struct tern_err *err) {
+bool cpu_program_estimate(const struct unit *u, const struct prog *p, uint64_t *bytes) {
+    struct unit_program counted = {.unit = (struct unit *)(uintptr_t)u, .prog = p};
+    struct sizes z = sizes_of(p);
     struct carver c = {0};
-    size_t window = (size_t)p->prog->spec.window;
-    p->members = arena_calloc(&p->arena, (size_t)p->unit->n_threads, sizeof *p->members);
-    p->attn.chunks = arena_calloc(&p->arena, window, sizeof *p->attn.chunks);
-    p->attn.n_visible = arena_calloc(&p->arena, window, sizeof *p->attn.n_visible);
-    p->rope_freqs = arena_calloc(&p->arena, (size_t)MAX(p->prog->hyper->head_dim / 2, 1), sizeof(double));
+    carve_all(&counted, &z, &c);
+    *bytes = MAX(c.used, 1);
+    return !c.overflow;
+}
+
+static enum tern_status memory_make(struct unit_program *p, struct tern_err *err) {
+    uint64_t bytes;
+    char text[24];
+    if (!cpu_program_estimate(p->unit, p->prog, &bytes))
+        return err_set(err, TERN_LIMIT, "program: its work memory does not fit the address space");
+    p->work_bytes = (size_t)bytes;
+    p->work = mem_map(p->work_bytes); // zeroed
+    if (!p->work) return err_set(err, TERN_NO_MEMORY, "program: no memory to work in (%s)", bytes_format(bytes, text));
+    struct sizes z = sizes_of(p->prog);
+    struct carver c = {.base = p->work};
+    carve_all(p, &z, &c);
     p->n_counters = p->prog->n_ops;
-    p->counters = arena_calloc(&p->arena, (size_t)p->n_counters, sizeof *p->counters);
-    if (!p->members || !p->attn.chunks || !p->attn.n_visible || !p->rope_freqs || !p->counters)
-        return err_set(err, TERN_NO_MEMORY, "program: no memory for its lists");
-    carve_all(p, z, &c);
-    if (c.overflow) return err_set(err, TERN_LIMIT, "program: its work memory does not fit the address space");
-    p->work_bytes = MAX(c.used, 1);
-    p->work = mem_map(p->work_bytes);
-    if (!p->work) {
-        char text[24];
-        return err_set(err, TERN_NO_MEMORY, "program: no memory to work in (%s)", bytes_format(p->work_bytes, text));
-    }
-    c = (struct carver){.base = p->work};
-    carve_all(p, z, &c);
     return TERN_OK;
 }
 
@@ -209,15 +238,10 @@ enum tern_status cpu_program_compile(struct unit *u, struct unit_program **out, 
     c->unit = u;
     c->prog = p;
     c->weights = w;
-    arena_init(&c->arena, 0);
     u->n_alive++;
-    struct sizes z = {0};
     enum tern_status status;
-    // Ops are made twice: first for what they need, then with the addresses.
-    TRY_GOTO(ops_make(c, &z, err), fail);
-    TRY_GOTO(memory_make(c, &z, err), fail);
-    c->n_ops = 0;
-    TRY_GOTO(ops_make(c, &z, err), fail);
+    TRY_GOTO(memory_make(c, err), fail);
+    TRY_GOTO(ops_make(c, err), fail);
     op_rope_freqs(p->hyper->rope_base, p->hyper->head_dim, p->hyper->rope_factors, c->rope_freqs);
     *out = c;
     return TERN_OK;
@@ -229,7 +253,6 @@ fail:
 void cpu_program_free(struct unit *u, struct unit_program *p) {
     if (!p) return;
     mem_unmap(p->work, p->work_bytes);
-    arena_release(&p->arena);
     mem_free(p);
     u->n_alive--;
 }

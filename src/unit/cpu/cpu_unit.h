@@ -160,8 +160,7 @@ struct unit_program {
     struct unit_weights *weights;
     struct cpu_op *ops;
     int n_ops;
-    struct arena arena; // ops, members, chunk lists
-    uint8_t *work;      // values, shared activations, scratch: one block of pages
+    uint8_t *work; // one block of pages: values, and all that the pointers below name
     size_t work_bytes;
     struct cpu_act act;         // shared activations, [window]
     float *conv_u;              // [window][n_embd]
@@ -174,6 +173,7 @@ struct unit_program {
 enum tern_status cpu_program_compile(struct unit *u, struct unit_program **out, const struct prog *p,
                                      struct unit_weights *w, struct tern_err *err);
 void cpu_program_free(struct unit *u, struct unit_program *p);
+bool cpu_program_estimate(const struct unit *u, const struct prog *p, uint64_t *bytes);
 
 // ---------------------------------------------------------------------------------------------------------- running
 

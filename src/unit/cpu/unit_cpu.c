@@ -177,7 +177,7 @@ static bool cpu_event_poll(struct unit *u, const struct unit_event *event) { ret
 
 static void cpu_counters(const struct unit *u, struct unit_counters *out) { *out = u->counters; }
 
-static uint64_t cpu_program_bytes(const struct unit_program *p) { return p->work_bytes + p->arena.bytes_total; }
+static uint64_t cpu_program_bytes(const struct unit_program *p) { return p->work_bytes; }
 
 const struct unit_driver unit_cpu_driver = {
     .name = "cpu",
@@ -202,4 +202,5 @@ const struct unit_driver unit_cpu_driver = {
     .state_convert = cpu_state_convert,
     .counters = cpu_counters,
     .program_bytes = cpu_program_bytes,
+    .program_estimate = cpu_program_estimate,
 };

@@ -205,6 +205,13 @@ static uint64_t null_program_bytes(const struct unit_program *p) {
     return 0;
 }
 
+static bool null_program_estimate(const struct unit *u, const struct prog *p, uint64_t *bytes) {
+    (void)u;
+    (void)p;
+    *bytes = 0;
+    return true;
+}
+
 // ------------------------------------------------------------------------------------------------------------- states
 
 static enum tern_status null_state_convert(struct unit *u, const struct state_pool *dst, const struct state_pool *src,
@@ -249,4 +256,5 @@ const struct unit_driver unit_null_driver = {
     .state_convert = null_state_convert,
     .counters = null_counters,
     .program_bytes = null_program_bytes,
+    .program_estimate = null_program_estimate,
 };
