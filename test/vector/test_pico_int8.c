@@ -9,8 +9,8 @@
 // a near tie, which may fall either way. Two tests:
 //   free      decoding on its own tokens, each prompt equals the reference up to its first near tie
 //   forced    behind the reference's tokens every position clear of a near tie equals; at least 400 of the 512 must be
-// The gaps of the 8 prompts end the free runs after 195 positions. As a run that is given the reference's token behind a
-// near tie, and runs free elsewhere, sees the same inputs as the forced one, the forced test is the free test begun anew
+// The gaps of the 8 prompts end the free runs after 195 positions. A run that is given the reference's token behind a
+// near tie and runs free elsewhere sees the same inputs as the forced one: the forced test is the free test begun anew
 // behind every near tie.
 #include "base/base.h"
 #include "../common/json_tree.h"

@@ -2,8 +2,9 @@
 //
 // One block of pages holds the values at the program's own offsets, the program's lists, the shared activations, the
 // convolution's u rows and each member's private buffers. Its size follows from the program and the weights' formats
-// alone, so that it is told exactly before any weight is there (cpu_program_estimate). A norm whose only reader is the product behind it becomes part of that
-// product, so that a row goes from the residual to int8 while it is in the cache.
+// alone, so that it is told exactly before any weight is there (cpu_program_estimate). A norm whose only reader is the
+// product behind it becomes part of that product, so that a row goes from the residual to int8 while it is in the
+// cache.
 #include "base/base.h"
 #include "unit/cpu/cpu_unit.h"
 
