@@ -9,18 +9,23 @@
 #include <stdint.h>
 
 // X(NAME, GGUF type number or -1, values per block, bytes per block)
-#define FORMAT_LIST(X)    \
-    X(F32, 0, 1, 4)       \
-    X(F16, 1, 1, 2)       \
-    X(BF16, 30, 1, 2)     \
-    X(Q4_0, 2, 32, 18)    \
-    X(Q4_1, 3, 32, 20)    \
-    X(Q5_0, 6, 32, 22)    \
-    X(Q5_1, 7, 32, 24)    \
-    X(Q8_0, 8, 32, 34)    \
-    X(Q4_K, 12, 256, 144) \
-    X(Q6_K, 14, 256, 210) \
-    X(I8C, -1, 1, 1)
+#define FORMAT_LIST(X)      \
+    X(F32, 0, 1, 4)         \
+    X(F16, 1, 1, 2)         \
+    X(BF16, 30, 1, 2)       \
+    X(Q4_0, 2, 32, 18)      \
+    X(Q4_1, 3, 32, 20)      \
+    X(Q5_0, 6, 32, 22)      \
+    X(Q5_1, 7, 32, 24)      \
+    X(Q8_0, 8, 32, 34)      \
+    X(Q4_K, 12, 256, 144)   \
+    X(Q6_K, 14, 256, 210)   \
+    X(I8C, -1, 1, 1)        \
+    X(Q5_K, 13, 256, 176)   \
+    X(IQ4_NL, 20, 32, 18)   \
+    X(IQ4_XS, 23, 256, 136) \
+    X(Q2_K, 10, 256, 84)    \
+    X(Q3_K, 11, 256, 110)
 
 enum format {
 #define FORMAT_ENUM(name, gguf, n_block, n_bytes) FORMAT_##name,

@@ -13,10 +13,19 @@
 #define SCALE_TABLE 64   // scales of a block: 6 random bits choose
 #define Q4_K_SCALES 12   // bytes of packed 6-bit scales and minima
 #define Q6_K_SCALES 16
+#define Q2_K_SCALES 16 // bytes of a 4-bit scale and minimum each
+#define Q3_K_SCALES 12 // bytes of packed 6-bit scales
+#define IQ4_XS_SCALES 6
 
 // Block layouts: Q4_0 {d, 16 q}; Q4_1 {d, m, 16 q}; Q5_0 {d, 4 high bits, 16 q}; Q5_1 {d, m, 4 high, 16 q};
-// Q8_0 {d, 32 q}; Q4_K {d, dmin, 12 scales, 128 q}; Q6_K {128 low, 64 high, 16 scales, d}. d, m and dmin are f16.
+// Q8_0 {d, 32 q}; Q4_K {d, dmin, 12 scales, 128 q}; Q5_K {d, dmin, 12 scales, 32 high, 128 q};
+// Q6_K {128 low, 64 high, 16 scales, d}; IQ4_NL {d, 16 q}; IQ4_XS {d, 6 scales, 128 q};
+// Q2_K {16 scales, 64 q, d, dmin}; Q3_K {32 high, 64 q, 12 scales, d}. d, m and dmin are f16.
 #define Q8_0_BYTES 34
+#define Q2_K_BYTES 84
+#define Q3_K_BYTES 110
+#define IQ4_XS_BYTES 136
+#define Q5_K_BYTES 176
 #define Q4_K_BYTES 144
 #define Q6_K_BYTES 210
 
@@ -64,10 +73,13 @@ static inline void put_bytes_i8(struct filler *f, uint8_t *out, int64_t n) {
 }
 
 // Standard deviation of an integer drawn uniformly from n neighbours, n = 16, 32, 64, 255.
+#define STD_4 1.1180
+#define STD_8 2.2913
 #define STD_16 4.6098
 #define STD_32 9.2331
 #define STD_64 18.473
 #define STD_255 73.612
+#define STD_IQ4 67.18 // of the sixteen values of IQ4_NL and IQ4_XS, drawn alike
 
 #define SPREAD_RMS 1.0107 // root mean square of the factors 0.75 … 1.25
 // unit: std of the integers; centre: their mean, subtracted through the minimum.
@@ -111,6 +123,31 @@ static double scales_q6_k(struct filler *f) {
     return sqrt(square);
 }
 
+// Sixteen 4-bit scales in 8..15 and minima equal to them. Returns the scales' root mean square.
+static double scales_q2_k(struct filler *f) {
+    double square = 0;
+    for (int i = 0; i < SCALE_TABLE; i++) {
+        for (int k = 0; k < Q2_K_SCALES; k++) {
+            uint8_t sc = (uint8_t)(8 + mix((uint64_t)i * Q2_K_SCALES + (uint64_t)k) % 8);
+            f->table.scales[i][k] = (uint8_t)(sc | sc << 4);
+            square += (double)sc * sc / (Q2_K_SCALES * SCALE_TABLE);
+        }
+    }
+    return sqrt(square);
+}
+
+// Random bytes of packed 6-bit scales whose upper pairs (those from byte `high` on, n of them) are all 3: scales 16..31
+// once 32 is taken off. Returns their root mean square.
+static double scales_6_bit(struct filler *f, int high, int n) {
+    for (int i = 0; i < SCALE_TABLE; i++) {
+        for (int k = 0; k < 16; k++) f->table.scales[i][k] = (uint8_t)mix((uint64_t)i * 16 + (uint64_t)k);
+        memset(f->table.scales[i] + high, 0xff, (size_t)n);
+    }
+    double square = 0;
+    for (int sc = 16; sc < 32; sc++) square += sc * sc / 16.0;
+    return sqrt(square);
+}
+
 static void floats_make(struct filler *f, enum format format, double std) {
     for (int i = 0; i < FLOAT_TABLE; i++) {
         // Uniform in +-sqrt(3)*std.
@@ -138,6 +175,11 @@ static void filler_init(struct filler *f, const struct shape_fill *p) {
         scales_make(f, p->std, STD_16 * scales_q4_k(f), -7.5); // value = d*sc*q - dmin*sc
         return;
     case FORMAT_Q6_K: scales_make(f, p->std, STD_64 * scales_q6_k(f), 0); return;
+    case FORMAT_Q5_K: scales_make(f, p->std, STD_32 * scales_q4_k(f), -15.5); return;
+    case FORMAT_IQ4_NL: scales_make(f, p->std, STD_IQ4, 0); return;
+    case FORMAT_IQ4_XS: scales_make(f, p->std, STD_IQ4 * scales_6_bit(f, 0, 2), 0); return;
+    case FORMAT_Q2_K: scales_make(f, p->std, STD_4 * scales_q2_k(f), -1.5); return;
+    case FORMAT_Q3_K: scales_make(f, p->std, STD_8 * scales_6_bit(f, 8, 4), 0); return;
     case FORMAT_COUNT: break;
     }
     TERN_BUG("format %d", (int)p->format);
@@ -176,13 +218,41 @@ static void fill_q8_0(struct filler *f, uint8_t *out, int64_t n) {
     }
 }
 
-static void fill_q4_k(struct filler *f, uint8_t *out, int64_t n) {
-    for (int64_t i = 0; i < n; i++, out += Q4_K_BYTES) {
+static void fill_k_min(struct filler *f, uint8_t *out, int64_t n, int n_bytes) {
+    for (int64_t i = 0; i < n; i++, out += n_bytes) {
         uint64_t r = next(f);
         memcpy(out, &f->d[r >> 58], 2);
         memcpy(out + 2, &f->m[r >> 58], 2);
         memcpy(out + 4, f->table.scales[r % SCALE_TABLE], Q4_K_SCALES);
-        put_words(f, out + 16, 16);
+        put_words(f, out + 16, (n_bytes - 16) / 8);
+    }
+}
+
+static void fill_q2_k(struct filler *f, uint8_t *out, int64_t n) {
+    for (int64_t i = 0; i < n; i++, out += Q2_K_BYTES) {
+        uint64_t r = next(f);
+        memcpy(out, f->table.scales[r % SCALE_TABLE], Q2_K_SCALES);
+        put_words(f, out + Q2_K_SCALES, 8);
+        memcpy(out + 80, &f->d[r >> 58], 2);
+        memcpy(out + 82, &f->m[r >> 58], 2);
+    }
+}
+
+static void fill_q3_k(struct filler *f, uint8_t *out, int64_t n) {
+    for (int64_t i = 0; i < n; i++, out += Q3_K_BYTES) {
+        uint64_t r = next(f);
+        put_words(f, out, 12);
+        memcpy(out + 96, f->table.scales[r % SCALE_TABLE], Q3_K_SCALES);
+        memcpy(out + 108, &f->d[r >> 58], 2);
+    }
+}
+
+static void fill_iq4_xs(struct filler *f, uint8_t *out, int64_t n) {
+    for (int64_t i = 0; i < n; i++, out += IQ4_XS_BYTES) {
+        uint64_t r = next(f);
+        memcpy(out, &f->d[r >> 58], 2);
+        memcpy(out + 2, f->table.scales[r % SCALE_TABLE], IQ4_XS_SCALES);
+        put_words(f, out + 8, 16);
     }
 }
 
@@ -222,12 +292,17 @@ void shape_fill_rows(uint8_t *out, const struct shape_fill *p) {
     case FORMAT_F32: FILL_FLOATS(float, f->table.f32); return;
     case FORMAT_F16:
     case FORMAT_BF16: FILL_FLOATS(uint16_t, f->table.u16); return;
+    case FORMAT_IQ4_NL:
     case FORMAT_Q4_0:
     case FORMAT_Q4_1: fill_q4(f, out, n / 32, p->format == FORMAT_Q4_1); return;
     case FORMAT_Q5_0:
     case FORMAT_Q5_1: fill_q5(f, out, n / 32, p->format == FORMAT_Q5_1); return;
     case FORMAT_Q8_0: fill_q8_0(f, out, n / 32); return;
-    case FORMAT_Q4_K: fill_q4_k(f, out, n / 256); return;
+    case FORMAT_Q4_K: fill_k_min(f, out, n / 256, Q4_K_BYTES); return;
+    case FORMAT_Q5_K: fill_k_min(f, out, n / 256, Q5_K_BYTES); return;
+    case FORMAT_Q2_K: fill_q2_k(f, out, n / 256); return;
+    case FORMAT_Q3_K: fill_q3_k(f, out, n / 256); return;
+    case FORMAT_IQ4_XS: fill_iq4_xs(f, out, n / 256); return;
     case FORMAT_Q6_K: fill_q6_k(f, out, n / 256); return;
     case FORMAT_I8C: fill_i8c(f, out, p); return;
     case FORMAT_COUNT: break;

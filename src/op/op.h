@@ -45,6 +45,9 @@ struct op_groups op_format_groups(enum format f); // quantised formats only
 void op_decompose_row(enum format f, const uint8_t *row, int64_t n, int8_t *q, float *scale,
                       float *min /* if has_min */);
 
+// The sixteen values that the nibbles of IQ4_NL and IQ4_XS stand for, ascending.
+extern const int8_t op_iq4_values[16];
+
 // Quantises n floats into a row of format f, as the format's usual round-to-nearest encoder does (tests, shapes,
 // tools).
 void op_quantise_weights(enum format f, const float *x, int64_t n, uint8_t *row);

@@ -67,6 +67,11 @@ static const struct {
     [FORMAT_Q4_K] = {{32, true}, block_decompose_q4_k, block_encode_q4_k},
     [FORMAT_Q6_K] = {{16, false}, block_decompose_q6_k, block_encode_q6_k},
     [FORMAT_I8C] = {{0, false}, NULL, NULL}, // its group is the row, its scale stands behind the row
+    [FORMAT_Q5_K] = {{32, true}, block_decompose_q5_k, block_encode_q5_k},
+    [FORMAT_IQ4_NL] = {{32, false}, block_decompose_iq4_nl, block_encode_iq4_nl},
+    [FORMAT_IQ4_XS] = {{32, false}, block_decompose_iq4_xs, block_encode_iq4_xs},
+    [FORMAT_Q2_K] = {{16, true}, block_decompose_q2_k, block_encode_q2_k},
+    [FORMAT_Q3_K] = {{16, false}, block_decompose_q3_k, block_encode_q3_k},
 };
 
 struct op_groups op_format_groups(enum format f) {

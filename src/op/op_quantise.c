@@ -39,19 +39,6 @@ void op_quantise_row_whole(const float *x, int n, int8_t *q, float *scale) { *sc
 
 // ---------------------------------------------------------------------------------------------------- weights
 
-// The value of largest magnitude, with its sign; the first of equals.
-static float largest_find(const float *x, int n) {
-    float amax = 0, largest = 0;
-    for (int i = 0; i < n; i++) {
-        float a = x[i] < 0 ? -x[i] : x[i];
-        if (a > amax) {
-            amax = a;
-            largest = x[i];
-        }
-    }
-    return largest;
-}
-
 static void range_find(const float *x, int n, float *min, float *max) {
     *min = *max = x[0];
     for (int i = 1; i < n; i++) {

@@ -46,9 +46,14 @@ enum cpu_pack {
     CPU_PACK_F32,
     CPU_PACK_F16,
     CPU_PACK_BF16,
+    CPU_PACK_Q5_K,
+    CPU_PACK_IQ4_NL,
+    CPU_PACK_IQ4_XS,
+    CPU_PACK_Q2_K,
+    CPU_PACK_Q3_K,
     CPU_PACK_COUNT
 };
-#define CPU_PACK_VERSION 1 // of all layouts together; part of the cache key
+#define CPU_PACK_VERSION 2 // of all layouts together; part of the cache key
 const char *cpu_pack_name(enum cpu_pack p);
 // The pack that serves a weight format in a class (fp32 class: always CPU_PACK_F32 for quantised formats).
 enum cpu_pack cpu_pack_for(enum format f, enum prog_class numerics);

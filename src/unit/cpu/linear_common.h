@@ -37,9 +37,8 @@
 // Weights of a block of tiles, by chunk: they are read again by each set of rows, from the second-level cache.
 #define LINEAR_CACHE_BYTES (512 * 1024)
 
-static inline bool pack_has_min(enum cpu_pack p) {
-    return p == CPU_PACK_Q4_1 || p == CPU_PACK_Q5_1 || p == CPU_PACK_Q4_K;
-}
+// What linear_more_<isa>.c compile; linear_int8.inc has the list of the others.
+#define LINEAR_PACKS_MORE(X) X(Q5_K, q5_k) X(IQ4_NL, iq4_nl) X(IQ4_XS, iq4_xs) X(Q2_K, q2_k) X(Q3_K, q3_k)
 
 // Cuts n rows into n_parts parts whose sizes differ by one at most: where part i begins.
 static inline int part_begin(int n, int n_parts, int i) { return n / n_parts * i + MIN(i, n % n_parts); }

@@ -1,7 +1,7 @@
 // The int8 linear kernels for AVX2: a quad line is two registers.
 //
 // VPMADDUBSW adds two products of an unsigned and a signed byte in 16 bits, saturating. With values of b bits and
-// |x| <= 127 the pair reaches 2 * 2^b * 127: packs of 4, 5 and 6 bits never saturate, and 8, 4 and 2 such pairs are
+// |x| <= 127 the pair reaches 2 * 2^b * 127: packs of up to 6 bits never saturate, and 8 (to 4 bits), 4 and 2 pairs are
 // added in 16 bits before they are widened. For 8 bits the signs are moved from the weight to the activation
 // (|w| * sign(w) x), where a pair reaches 2 * 128 * 127 = 32,512: exact, too, since activations are never -128.
 #include "base/base.h"
@@ -38,7 +38,16 @@ static inline vec_w or_shifted(vec_w low, vec_w h, int n, int mask) {
     const __m256i b = n > 0 ? _mm256_slli_epi16(h.b, n) : _mm256_srli_epi16(h.b, -n);
     return (vec_w){_mm256_or_si256(low.a, _mm256_and_si256(a, m)), _mm256_or_si256(low.b, _mm256_and_si256(b, m))};
 }
-static inline vec_w vec_w_or_bit(vec_w low, vec_w h, int q) { return or_shifted(low, h, 4 - q, 16); }
+static inline vec_w vec_w_or_bit(vec_w low, vec_w h, int q, int to) { return or_shifted(low, h, to - q, 1 << to); }
+static inline vec_w vec_w_pair(vec_w v, int f) {
+    const __m256i m = _mm256_set1_epi8(3);
+    return (vec_w){_mm256_and_si256(_mm256_srli_epi16(v.a, 2 * f), m),
+                   _mm256_and_si256(_mm256_srli_epi16(v.b, 2 * f), m)};
+}
+static inline vec_w vec_w_look_up(vec_w v, const uint8_t *table) {
+    const __m256i t = _mm256_broadcastsi128_si256(line_quarter(table));
+    return (vec_w){_mm256_shuffle_epi8(t, v.a), _mm256_shuffle_epi8(t, v.b)};
+}
 static inline vec_w vec_w_or_pair(vec_w low, vec_w h, int f) { return or_shifted(low, h, 4 - 2 * f, 48); }
 
 static inline vec_i vec_i_zero(void) { return (vec_i){_mm256_setzero_si256(), _mm256_setzero_si256()}; }
@@ -55,10 +64,16 @@ static inline vec_i vec_i_add(vec_i x, vec_i y) {
     return (vec_i){_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)};
 }
 
-static inline vec_f vec_f_u8(const uint8_t *p) {
-    const __m128i v = line_quarter(p);
+static inline vec_f from_u8(__m128i v) {
     return (vec_f){_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(v)),
                    _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(v, 8)))};
+}
+static inline vec_f vec_f_u8(const uint8_t *p) { return from_u8(line_quarter(p)); }
+static inline vec_f vec_f_u4_low(const uint8_t *p) {
+    return from_u8(_mm_and_si128(line_quarter(p), _mm_set1_epi8(15)));
+}
+static inline vec_f vec_f_u4_high(const uint8_t *p) {
+    return from_u8(_mm_and_si128(_mm_srli_epi16(line_quarter(p), 4), _mm_set1_epi8(15)));
 }
 static inline vec_f vec_f_s8(const uint8_t *p) {
     const __m128i v = line_quarter(p);
@@ -90,7 +105,7 @@ static LINEAR_INLINE vec_i vec_dot(vec_i acc, const vec_w *w, int n, const int8_
         }
         return acc;
     }
-    const int n_pairs = bits == 4 ? 8 : bits == 5 ? 4 : 2;
+    const int n_pairs = MIN(bits <= 4 ? 8 : bits == 5 ? 4 : 2, n);
     UNROLL
     for (int q = 0; q < n; q += n_pairs) {
         __m256i a = _mm256_setzero_si256(), b = a;

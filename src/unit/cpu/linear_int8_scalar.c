@@ -34,8 +34,16 @@ static inline vec_w vec_w_high(vec_w w) {
     BYTES w.v[i] >>= 4;
     return w;
 }
-static inline vec_w vec_w_or_bit(vec_w low, vec_w h, int q) {
-    BYTES low.v[i] = (uint8_t)(low.v[i] | ((h.v[i] >> q) & 1) << 4);
+static inline vec_w vec_w_pair(vec_w v, int f) {
+    BYTES v.v[i] = (uint8_t)((v.v[i] >> 2 * f) & 3);
+    return v;
+}
+static inline vec_w vec_w_look_up(vec_w v, const uint8_t *table) {
+    BYTES v.v[i] = table[v.v[i]];
+    return v;
+}
+static inline vec_w vec_w_or_bit(vec_w low, vec_w h, int q, int to) {
+    BYTES low.v[i] = (uint8_t)(low.v[i] | ((h.v[i] >> q) & 1) << to);
     return low;
 }
 static inline vec_w vec_w_or_pair(vec_w low, vec_w h, int f) {
@@ -68,6 +76,16 @@ static inline vec_f vec_f_u8(const uint8_t *p) {
 static inline vec_f vec_f_s8(const uint8_t *p) {
     vec_f r;
     LANES r.v[i] = (float)(int8_t)p[i];
+    return r;
+}
+static inline vec_f vec_f_u4_low(const uint8_t *p) {
+    vec_f r;
+    LANES r.v[i] = (float)(p[i] & 15);
+    return r;
+}
+static inline vec_f vec_f_u4_high(const uint8_t *p) {
+    vec_f r;
+    LANES r.v[i] = (float)(p[i] >> 4);
     return r;
 }
 static inline vec_f vec_f_negate(vec_f a) {

@@ -38,7 +38,16 @@ static inline vec_w or_shifted(vec_w low, vec_w h, int n, int mask) {
     }
     return low;
 }
-static inline vec_w vec_w_or_bit(vec_w low, vec_w h, int q) { return or_shifted(low, h, 4 - q, 16); }
+static inline vec_w vec_w_or_bit(vec_w low, vec_w h, int q, int to) { return or_shifted(low, h, to - q, 1 << to); }
+static inline vec_w vec_w_pair(vec_w w, int f) {
+    QUARTERS w.r[i] = vandq_u8(vshlq_u8(w.r[i], vdupq_n_s8((int8_t)(-2 * f))), vdupq_n_u8(3));
+    return w;
+}
+static inline vec_w vec_w_look_up(vec_w w, const uint8_t *table) {
+    const uint8x16_t t = vld1q_u8(table);
+    QUARTERS w.r[i] = vqtbl1q_u8(t, w.r[i]);
+    return w;
+}
 static inline vec_w vec_w_or_pair(vec_w low, vec_w h, int f) { return or_shifted(low, h, 4 - 2 * f, 48); }
 // A quarter of the weights as signed bytes: 8-bit ones lose their packed offset of 128.
 static inline int8x16_t weight_signed(uint8x16_t w, int bits) {
@@ -96,12 +105,14 @@ static inline vec_f vec_f_bf16(const uint8_t *p) {
     QUARTERS v.r[i] = vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p + 8 * i)), 16));
     return v;
 }
-static inline vec_f vec_f_u8(const uint8_t *p) {
-    const uint8x16_t b = vld1q_u8(p);
+static inline vec_f from_u8(uint8x16_t b) {
     const uint16x8_t low = vmovl_u8(vget_low_u8(b)), high = vmovl_u8(vget_high_u8(b));
     return (vec_f){{vcvtq_f32_u32(vmovl_u16(vget_low_u16(low))), vcvtq_f32_u32(vmovl_u16(vget_high_u16(low))),
                     vcvtq_f32_u32(vmovl_u16(vget_low_u16(high))), vcvtq_f32_u32(vmovl_u16(vget_high_u16(high)))}};
 }
+static inline vec_f vec_f_u8(const uint8_t *p) { return from_u8(vld1q_u8(p)); }
+static inline vec_f vec_f_u4_low(const uint8_t *p) { return from_u8(vandq_u8(vld1q_u8(p), vdupq_n_u8(15))); }
+static inline vec_f vec_f_u4_high(const uint8_t *p) { return from_u8(vshrq_n_u8(vld1q_u8(p), 4)); }
 static inline vec_f vec_f_s8(const uint8_t *p) {
     const int8x16_t b = vreinterpretq_s8_u8(vld1q_u8(p));
     const int16x8_t low = vmovl_s8(vget_low_s8(b)), high = vmovl_s8(vget_high_s8(b));

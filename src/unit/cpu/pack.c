@@ -36,6 +36,22 @@ bool cpu_pack_tile_bytes(enum cpu_pack p, int64_t n_in, size_t *out) {
 // The widest use: one row as floats.
 size_t cpu_pack_scratch_bytes(int64_t n_in) { return (size_t)n_in * sizeof(float); }
 
+// The nibble that stands for a value of IQ4_NL and IQ4_XS.
+static int iq4_place(int v) {
+    for (int i = 0; i < 16; i++) {
+        if (op_iq4_values[i] == v) return i;
+    }
+    TERN_BUG("%d is no value of IQ4", v);
+}
+
+// Two bits of quad q.
+static void pair_put(uint8_t *pairs, int q, int at, int v) {
+    uint8_t *p = &pairs[q / 4 * PACK_LINE + at];
+    *p = (uint8_t)(*p | (v & 3) << (q % 4 * 2));
+}
+
+static void bit_put(uint8_t *bits, int q, int at, int v) { bits[at] = (uint8_t)(bits[at] | (v & 1) << q); }
+
 // Four bits of quad line byte: value v of quad q at `at` (4 * output + place in quad) in a body with nibbles.
 static void nibble_put(uint8_t *body, int q, int at, int v) {
     uint8_t *p = &body[q % 4 * PACK_LINE + at];
@@ -46,20 +62,26 @@ static void nibble_put(uint8_t *body, int q, int at, int v) {
 static void body_put(enum cpu_pack p, uint8_t *body, int o, const int8_t *values, int offset) {
     for (int k = 0; k < 32; k++) {
         const int q = k / 4, at = o * 4 + k % 4, v = values[k] + offset;
-        uint8_t *high = &body[4 * PACK_LINE + at];
         switch (p) {
         case CPU_PACK_Q4_0:
         case CPU_PACK_Q4_1:
         case CPU_PACK_Q4_K: nibble_put(body, q, at, v); break;
+        case CPU_PACK_IQ4_NL:
+        case CPU_PACK_IQ4_XS: nibble_put(body, q, at, iq4_place(values[k])); break;
         case CPU_PACK_Q5_0:
         case CPU_PACK_Q5_1:
+        case CPU_PACK_Q5_K:
             nibble_put(body, q, at, v);
-            *high = (uint8_t)(*high | (v >> 4) << q);
+            bit_put(body + 4 * PACK_LINE, q, at, v >> 4);
             break;
         case CPU_PACK_Q6_K:
             nibble_put(body, q, at, v);
-            high += q / 4 * PACK_LINE;
-            *high = (uint8_t)(*high | (v >> 4) << (q % 4 * 2));
+            pair_put(body + 4 * PACK_LINE, q, at, v >> 4);
+            break;
+        case CPU_PACK_Q2_K: pair_put(body, q, at, v); break;
+        case CPU_PACK_Q3_K:
+            pair_put(body, q, at, v);
+            bit_put(body + 2 * PACK_LINE, q, at, v >> 2);
             break;
         default: body[q * PACK_LINE + at] = (uint8_t)v; break; // Q8_0, I8C
         }
@@ -80,29 +102,47 @@ static void pack_blocks32(enum cpu_pack p, struct pack_layout l, const uint8_t *
     }
 }
 
-// Q4_K keeps d and dmin in front, Q6_K d at the end.
+// Where a block of 256 keeps its half floats: d and, where it has one, dmin behind it.
+static size_t block_d_at(enum cpu_pack p) {
+    switch (p) {
+    case CPU_PACK_Q6_K: return 208;
+    case CPU_PACK_Q2_K: return 80;
+    case CPU_PACK_Q3_K: return 108;
+    default: return 0; // Q4_K, Q5_K, IQ4_XS
+    }
+}
+
+// The integer scale and minimum of a group, of output o.
+static void scale_put(enum cpu_pack p, uint8_t *scales, int group, int o, int scale, int min) {
+    switch (p) {
+    case CPU_PACK_Q4_K:
+    case CPU_PACK_Q5_K:
+        scales[group * 2 * CPU_TILE + o] = (uint8_t)scale;
+        scales[(group * 2 + 1) * CPU_TILE + o] = (uint8_t)min;
+        break;
+    case CPU_PACK_Q2_K: scales[group * CPU_TILE + o] = (uint8_t)(scale | min << 4); break;
+    default: scales[group * CPU_TILE + o] = (uint8_t)scale; break; // signed
+    }
+}
+
 static void pack_blocks256(enum cpu_pack p, struct pack_layout l, const uint8_t *row, int64_t n_in, int o,
                            uint8_t *tile) {
-    const bool has_min = p == CPU_PACK_Q4_K;
-    const size_t block_bytes = (size_t)format_table[l.format].n_bytes, d_at = has_min ? 0 : 208;
-    const int group = op_format_groups(l.format).group, body_bytes = (l.body - 256) / 8;
+    const bool has_min = pack_has_min(p);
+    const size_t block_bytes = (size_t)format_table[l.format].n_bytes, d_at = block_d_at(p);
+    const int group = op_format_groups(l.format).group, body_bytes = (l.body - l.scales) / 8;
     static const uint8_t one[2] = {0x00, 0x3c}; // the half float 1
     for (size_t b = 0; b < (size_t)n_in / 256; b++, row += block_bytes) {
         uint8_t block[256];
         int8_t q[256];
-        float scale[16], min[16];
+        float scale[16], min[16] = {0};
         memcpy(block, row, block_bytes);
         memcpy(block + d_at, one, 2);
-        if (has_min) memcpy(block + 2, one, 2);
+        if (has_min) memcpy(block + d_at + 2, one, 2);
         op_decompose_row(l.format, block, 256, q, scale, min);
-        uint8_t *head = tile + pack_head(l, b) + 2 * o, *scales = tile + pack_body(l, b), *body = scales + 256;
+        uint8_t *head = tile + pack_head(l, b) + 2 * o, *scales = tile + pack_body(l, b), *body = scales + l.scales;
         memcpy(head, row + d_at, 2);
-        if (has_min) memcpy(head + PACK_HEAD, row + 2, 2);
-        for (int g = 0; g < 256 / group; g++) {
-            const int at = has_min ? g * 2 * CPU_TILE : g * CPU_TILE;
-            scales[at + o] = (uint8_t)(int)scale[g];
-            if (has_min) scales[at + CPU_TILE + o] = (uint8_t)(int)-min[g];
-        }
+        if (has_min) memcpy(head + PACK_HEAD, row + d_at + 2, 2);
+        for (int g = 0; g < 256 / group; g++) scale_put(p, scales, g, o, (int)scale[g], (int)-min[g]);
         for (int i = 0; i < 8; i++) body_put(p, body + i * body_bytes, o, q + i * 32, l.offset);
     }
 }

@@ -121,7 +121,8 @@ static void test_encode_error(void **state) {
     } bounds[] = {
         {FORMAT_F32, 0},           {FORMAT_F16, 0x1p-11f},      {FORMAT_BF16, 0x1p-8f},    {FORMAT_Q4_0, 1.0f / 7.9f},
         {FORMAT_Q4_1, 1.02f / 15}, {FORMAT_Q5_0, 1.0f / 15.9f}, {FORMAT_Q5_1, 1.03f / 31}, {FORMAT_Q8_0, 0.62f / 127},
-        {FORMAT_Q4_K, 0.1f},       {FORMAT_Q6_K, 0.04f},        {FORMAT_I8C, 0.51f / 127}};
+        {FORMAT_Q4_K, 0.1f},       {FORMAT_Q6_K, 0.04f},        {FORMAT_I8C, 0.51f / 127}, {FORMAT_Q5_K, 0.06f},
+        {FORMAT_IQ4_NL, 0.13f},    {FORMAT_IQ4_XS, 0.15f},      {FORMAT_Q2_K, 0.5f},       {FORMAT_Q3_K, 0.3f}};
     assert_int_equal(ARRAY_LEN(bounds), FORMAT_COUNT);
     uint64_t rng = 11;
     for (size_t b = 0; b < ARRAY_LEN(bounds); b++) {
