@@ -39,6 +39,27 @@ uint64_t os_ram_available(void) {
 uint64_t os_rss(void) { return proc_kib("/proc/self/status", STR("\nVmRSS:")); }
 uint64_t os_rss_max(void) { return proc_kib("/proc/self/status", STR("\nVmHWM:")); }
 
+// The first line of /proc/stat: "cpu  user nice system idle iowait irq softirq steal …", in ticks.
+bool os_cpu_busy(double *seconds) {
+    char text[256];
+    long ticks = sysconf(_SC_CLK_TCK);
+    if (ticks <= 0 || !os_read_small("/proc/stat", text, sizeof(text))) return false;
+    unsigned long long v[8];
+    if (sscanf(text, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6],
+               &v[7]) != 8)
+        return false;
+    *seconds = (double)(v[0] + v[1] + v[2] + v[5] + v[6] + v[7]) / (double)ticks;
+    return true;
+}
+
+const char *os_exe_path(char *out, size_t cap) {
+    if (cap == 0) return "";
+    ssize_t n = readlink("/proc/self/exe", out, cap);
+    if (n < 0 || (size_t)n >= cap) n = 0;
+    out[n] = 0;
+    return out;
+}
+
 // The lowest thread of cpu's core; cpu itself when /sys does not tell.
 static int core_leader(int cpu) {
     char path[96], text[64];

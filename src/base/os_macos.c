@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/base_int.h"
 #ifdef __APPLE__
+#include <mach-o/dyld.h>
 #include <mach/mach.h>
 #include <sys/resource.h>
 #include <sys/sysctl.h>
@@ -32,6 +33,26 @@ uint64_t os_rss(void) {
 uint64_t os_rss_max(void) {
     struct rusage usage;
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss : 0;
+}
+
+bool os_cpu_busy(double *seconds) {
+    host_cpu_load_info_data_t load;
+    mach_msg_type_number_t n = HOST_CPU_LOAD_INFO_COUNT;
+    long ticks = sysconf(_SC_CLK_TCK);
+    if (ticks <= 0 || host_statistics(mach_host_self(), HOST_CPU_LOAD_INFO, (host_info_t)&load, &n) != KERN_SUCCESS)
+        return false;
+    uint64_t busy = 0;
+    const int kinds[] = {CPU_STATE_USER, CPU_STATE_SYSTEM, CPU_STATE_NICE};
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) busy += load.cpu_ticks[kinds[i]];
+    *seconds = (double)busy / (double)ticks;
+    return true;
+}
+
+const char *os_exe_path(char *out, size_t cap) {
+    uint32_t room = (uint32_t)MIN(cap, (size_t)UINT32_MAX);
+    if (cap == 0) return "";
+    if (_NSGetExecutablePath(out, &room) != 0) out[0] = 0;
+    return out;
 }
 
 static int sysctl_int(const char *name) {

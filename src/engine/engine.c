@@ -67,23 +67,7 @@ static enum tern_status model_load(struct tern_engine *e, struct tern_err *err) 
     const struct tern_engine_options *o = &e->options;
     if (o->model_path) return model_open(&e->model, o->model_path, err);
     if (o->model_data) return model_open_memory(&e->model, "model in memory", o->model_data, o->model_data_len, err);
-    const char *format_name = o->shape_format ? o->shape_format : "Q4_0";
-    enum format format;
-    if (!format_from_name(format_name, &format))
-        return err_set(err, TERN_INVALID_ARGUMENT, "unknown weight format '%s'", format_name);
-    const struct model_shape *shape = model_shapes;
-    while (shape->name && strcmp(shape->name, o->shape) != 0) shape++;
-    if (!shape->name) {
-        struct buf names;
-        buf_init(&names, 1024);
-        for (shape = model_shapes; shape->name; shape++) buf_putf(&names, " %s", shape->name);
-        enum tern_status status = err_set(err, TERN_NOT_FOUND, "no shape '%s'; there are:%s", o->shape, names.data);
-        buf_release(&names);
-        return status;
-    }
-    // As quantising tools leave 4-bit files: the embedding, which is also the output matrix, stays finer.
-    enum format embd = format == FORMAT_Q4_0 || format == FORMAT_Q4_1 || format == FORMAT_Q4_K ? FORMAT_Q6_K : format;
-    return model_create_shape(&e->model, shape, format, embd, o->shape_seed, err);
+    return model_create_named_shape(&e->model, o->shape, o->shape_format, o->shape_seed, err);
 }
 
 static void eos_add(struct tern_engine *e, int32_t id) {

@@ -200,6 +200,10 @@ extern const struct model_shape model_shapes[]; // ends with name NULL
 // arguments.
 enum tern_status model_create_shape(struct model **out, const struct model_shape *shape, enum format format,
                                     enum format format_embd, uint64_t seed, struct tern_err *err);
+// The same by names; format NULL: "Q4_0". The embedding, which is also the output matrix, gets the format that
+// quantising tools give it.
+enum tern_status model_create_named_shape(struct model **out, const char *shape, const char *format, uint64_t seed,
+                                          struct tern_err *err);
 
 // The feed-forward width that an LFM2 config.json means (doc/model/lfm2.md); -1 when the numbers make none within
 // MODEL_FF_MAX. Exposed for its test.

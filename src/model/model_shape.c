@@ -217,3 +217,23 @@ enum tern_status model_create_shape(struct model **out, const struct model_shape
     *out = k.m;
     return TERN_OK;
 }
+
+enum tern_status model_create_named_shape(struct model **out, const char *shape, const char *format, uint64_t seed,
+                                          struct tern_err *err) {
+    enum format f;
+    if (!format_from_name(format ? format : "Q4_0", &f))
+        return err_set(err, TERN_INVALID_ARGUMENT, "unknown weight format '%s'", format);
+    const struct model_shape *s = model_shapes;
+    while (s->name && strcmp(s->name, shape) != 0) s++;
+    if (!s->name) {
+        struct buf names;
+        buf_init(&names, 1024);
+        for (s = model_shapes; s->name; s++) buf_putf(&names, " %s", s->name);
+        enum tern_status status = err_set(err, TERN_NOT_FOUND, "no shape '%s'; there are:%s", shape, names.data);
+        buf_release(&names);
+        return status;
+    }
+    // As quantising tools leave 4-bit files: the embedding stays finer.
+    enum format embd = f == FORMAT_Q4_0 || f == FORMAT_Q4_1 || f == FORMAT_Q4_K ? FORMAT_Q6_K : f;
+    return model_create_shape(out, s, f, embd, seed, err);
+}

@@ -141,3 +141,10 @@ enum tern_status unit_cpu_kernel_check(int i, uint64_t seed, struct tern_err *er
 enum tern_status unit_cpu_kernel_bench(int i, double seconds, double *rate, const char **unit_of_rate,
                                        struct tern_err *err);
 const char *unit_cpu_kernel_name(int i);
+
+// What the arithmetic of this CPU does at most, for benches: loops of one instruction on registers. The i-th that it
+// has ("int8_avx512vnni", "bf16_avx512", …; the widest of each type first), NULL behind the last.
+const char *unit_cpu_peak_name(int i);
+// Runs it on the calling thread for at least so long: operations per second, a multiply-add counting as two; 0: no
+// such.
+double unit_cpu_peak_run(int i, uint64_t min_ns);
