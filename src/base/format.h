@@ -2,7 +2,8 @@
 //
 // Quantised formats store a row as blocks of `n_block` values in `n_bytes` bytes. Numbers and layouts of the GGUF
 // formats: github.com/ggml-org/ggml docs/gguf.md and ggml-common.h; FORMAT_I8C (int8 per output channel) is ours: a row
-// is its int8 values followed by one float scale.
+// is its int8 values followed by one float scale; its GGUF type number lies far above those given out, so that others
+// refuse the file.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,7 +21,7 @@
     X(Q8_0, 8, 32, 34)      \
     X(Q4_K, 12, 256, 144)   \
     X(Q6_K, 14, 256, 210)   \
-    X(I8C, -1, 1, 1)        \
+    X(I8C, 1000, 1, 1)      \
     X(Q5_K, 13, 256, 176)   \
     X(IQ4_NL, 20, 32, 18)   \
     X(IQ4_XS, 23, 256, 136) \

@@ -187,6 +187,51 @@ void model_meta_each(const struct model *m, void (*fn)(void *arg, const char *ke
 // model's memory (model_create_shape) is freed and t->data becomes NULL.
 void model_tensor_drop(const struct model *m, const struct tensor *t);
 
+// A model as one GGUF file: what tensors it gets under which names, and the bytes before them. A GGUF source keeps all
+// its keys and tensors (shards become one file); a Hugging Face folder gets the keys and names that llama.cpp's
+// converters give it. The caller chooses each tensor's format, then writes the head, then each tensor's rows at its
+// offset.
+struct model_export_tensor {
+    struct str name;
+    const struct tensor *from; // NULL: `values` are the tensor, F32
+    const float *values;
+    int n_dims;
+    int64_t ne[MODEL_DIMS_MAX]; // as in the source, but for sizes of one that GGUF leaves out
+    int64_t n_rows;             // ne[1] * ne[2] * ne[3]
+    int head_dim;               // > 0: rows change places within heads of this many (RoPE pairs), see model_export_row
+    bool is_small;              // by its name and shape: a norm, taps, a router … that stays F32
+    enum format format;         // of the file; at first the source's, F32 for small ones
+    uint64_t offset, n_bytes;   // in the data part; filled by model_export_head
+};
+struct model_export_vocab { // of a Hugging Face folder: tokenizer.json as arrays
+    const struct str *tokens;
+    const int32_t *types;
+    int n_tokens;
+    const struct str *merges;
+    int n_merges;
+    const char *pre;
+    bool adds_bos;
+};
+struct model_export {
+    const struct model *model;
+    struct model_export_tensor *tensors; // [n_tensors]
+    int n_tensors;
+    uint32_t align;        // of tensors in the file
+    uint64_t n_bytes_data; // after model_export_head: from the end of the head to the end of the file
+    struct arena arena;
+    struct model_export_vocab vocab; // borrowed; no tokens: none
+    const char *name;                // of a folder's model; NULL: the folder's. Set before model_export_head
+};
+bool model_is_gguf(const struct model *m);
+// m outlives the export. vocab: of a folder that has a tokenizer, else NULL.
+enum tern_status model_export_create(struct model_export **out, const struct model *m,
+                                     const struct model_export_vocab *vocab, struct tern_err *err);
+void model_export_free(struct model_export *x);
+// The source's row that goes into row `row` of the file.
+int64_t model_export_row(const struct model_export_tensor *t, int64_t row);
+// Everything before the first tensor's bytes, padding included. file_type: general.file_type (llama.cpp's numbers).
+enum tern_status model_export_head(struct model_export *x, uint32_t file_type, struct buf *out, struct tern_err *err);
+
 // A model without a file: random weights in the exact shape of a named model, made in memory.
 struct model_shape {
     const char *name; // "lfm2-350m", "lfm2-1.2b", "lfm2.5-2.6b", "llama-7b"

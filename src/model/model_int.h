@@ -11,6 +11,7 @@
 //                    table to bound layers; arch_lfm2.c, arch_llama.c, arch_qwen3.c …: one table each
 //   drafter_open.c   drafters: what kind the file is, the checks against the target; arch_drafter.c their tensors and
 //                    GGUF keys; drafter_config.c their config.json
+//   gguf_write.c     a model as a GGUF file; gguf_write_hf.c the keys and names that a folder gets there
 //   model_digest.c, model_meta.c, model_shape.c (models without a file; shape_fill.c their bytes)
 //
 // Order for every source: map, parse into the table (each count checked against what is left of the file before memory
@@ -298,6 +299,16 @@ enum tern_status gguf_params_common(struct model_params *p, struct model_source 
 enum tern_status gguf_params_decoder(struct model_params *p, struct model_source *s, struct tern_err *err);
 // rope.scaling.* keys; after params_check.
 enum tern_status gguf_rope_scaling(struct model_params *p, struct model_source *s, struct tern_err *err);
+
+// Writing: one key with its value, in the file's form.
+void gguf_put_key(struct buf *b, const char *key, enum gguf_type type); // the value follows
+void gguf_put_u32(struct buf *b, uint32_t v);
+void gguf_put_u64(struct buf *b, uint64_t v);
+void gguf_put_str(struct buf *b, struct str s);
+// Keys of a model from a folder, counted into *n_keys; and its tensors.
+enum tern_status gguf_write_hf_keys(const struct model_export *x, struct buf *b, uint64_t *n_keys,
+                                    struct tern_err *err);
+enum tern_status gguf_write_hf_tensors(struct model_export *x, struct tern_err *err);
 
 // ------------------------------------------------------------------------------------------------ Hugging Face
 

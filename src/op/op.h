@@ -51,6 +51,9 @@ extern const int8_t op_iq4_values[16];
 // Quantises n floats into a row of format f, as the format's usual round-to-nearest encoder does (tests, shapes,
 // tools).
 void op_quantise_weights(enum format f, const float *x, int64_t n, uint8_t *row);
+// The encoder that files are made with: for formats with super-blocks a search for the scales that lose least
+// (op_encode.c), else op_quantise_weights. Equal bytes from every compiler and machine.
+void op_encode_weights(enum format f, const float *x, int64_t n, uint8_t *row);
 
 // ---------------------------------------------------------------------------------------------------- activations
 

@@ -42,6 +42,22 @@ struct str tokenizer_token_bytes(const struct tokenizer *t, int32_t id);
 bool tokenizer_is_control(const struct tokenizer *t, int32_t id);     // special: never part of the text shown
 int32_t tokenizer_find(const struct tokenizer *t, struct str marker); // id of an added/control token by its text, or -1
 
+// A tokenizer.json as the arrays of a GGUF file (tokenizer.ggml.*), a token for each of n_rows ids.
+struct tokenizer_export {
+    struct arena arena;
+    struct str *tokens; // [n_tokens]
+    int32_t *types;     // [n_tokens] GGUF token types
+    int n_tokens;
+    struct str *merges; // [n_merges] "left right"
+    int n_merges;
+    const char *pre; // the pre-tokenizer's name
+    bool adds_bos;
+    bool differs; // the name's family takes whole words before merging and this file does not, or the other way round
+};
+enum tern_status tokenizer_export_create(struct tokenizer_export **out, struct str tokenizer_json, int n_rows,
+                                         bool is_lfm2, struct tern_err *err);
+void tokenizer_export_free(struct tokenizer_export *x);
+
 // A half-open range of bytes.
 struct text_range {
     size_t begin, end;
