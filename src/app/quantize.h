@@ -9,7 +9,7 @@ struct quantize_mix { // what --type names
     uint32_t file_type; // general.file_type
     const char *text;
 };
-extern const struct quantize_mix quantize_mixes[]; // ends with name NULL
+extern const struct quantize_mix quantize_mixes[];              // ends with name NULL
 const struct quantize_mix *quantize_mix_find(const char *name); // case-insensitive; NULL: no such
 
 #define QUANTIZE_OVERRIDES_MAX TERN_STOP_MAX
@@ -22,8 +22,7 @@ struct quantize_override { // --tensor-type NAME=TYPE: tensors whose name holds 
 // Sets the format of every tensor of x: overrides, then the mix's rules (doc/quantize.md), then fallbacks for rows that
 // are no multiple of a block, each told on stderr when `tell`. pure: no tensor but by the mix's own format.
 enum tern_status quantize_choose(struct model_export *x, const struct quantize_mix *mix, bool pure,
-                                 struct quantize_override *overrides, int n_overrides, bool tell,
-                                 struct tern_err *err);
+                                 struct quantize_override *overrides, int n_overrides, bool tell, struct tern_err *err);
 
 struct quantize_result {
     uint64_t n_bytes;

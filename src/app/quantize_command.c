@@ -48,11 +48,11 @@ static enum tern_status requantize_check(const struct model_export *x, struct te
         const struct model_export_tensor *t = &x->tensors[i];
         if (!t->from || format_is_float(t->from->format) || format_is_float(t->format) || t->from->format == t->format)
             continue;
-        return err_set(err, TERN_INVALID_ARGUMENT,
-                       "tensor %.*s is %s already: making it %s adds a second error to the first. Start from the F16 or "
-                       "BF16 model, or say --allow-requantize",
-                       (int)t->name.len, t->name.data, format_table[t->from->format].name,
-                       format_table[t->format].name);
+        return err_set(
+            err, TERN_INVALID_ARGUMENT,
+            "tensor %.*s is %s already: making it %s adds a second error to the first. Start from the F16 or "
+            "BF16 model, or say --allow-requantize",
+            (int)t->name.len, t->name.data, format_table[t->from->format].name, format_table[t->format].name);
     }
     return TERN_OK;
 }
@@ -97,7 +97,8 @@ static void summary_print(const struct model_export *x, const char *path, const 
         out_putf("%s%d %s", gap, count[f], format_table[f].name);
         gap = ", ";
     }
-    if (r->error > 0) out_putf("); error of the quantised weights %.2f %%\n", 100 * r->error);
+    if (r->error > 0)
+        out_putf("); error of the quantised weights %.2f %%\n", 100 * r->error);
     else
         out_puts(")\n");
 }

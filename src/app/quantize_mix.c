@@ -31,9 +31,7 @@ static bool name_eq(const char *a, const char *b) {
 }
 
 const struct quantize_mix *quantize_mix_find(const char *name) {
-    static const struct {
-        const char *name, *means;
-    } aliases[] = {{"Q4_K", "Q4_K_M"}};
+    static const struct { const char *name, *means; } aliases[] = {{"Q4_K", "Q4_K_M"}};
     for (size_t i = 0; i < ARRAY_LEN(aliases); i++)
         if (name_eq(name, aliases[i].name)) name = aliases[i].means;
     for (const struct quantize_mix *m = quantize_mixes; m->name; m++)
@@ -69,7 +67,8 @@ static int layer_of(struct str name) { // "blk.12.…": 12; else -1
     if (!str_starts(name, STR("blk."))) return -1;
     size_t end = str_find(name, STR("."), 4);
     int64_t layer;
-    if (end == (size_t)-1 || !str_to_i64((struct str){name.data + 4, end - 4}, &layer) || layer < 0 || layer >= MODEL_LAYERS_MAX)
+    if (end == (size_t)-1 || !str_to_i64((struct str){name.data + 4, end - 4}, &layer) || layer < 0 ||
+        layer >= MODEL_LAYERS_MAX)
         return -1;
     return (int)layer;
 }

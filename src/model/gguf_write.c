@@ -150,10 +150,17 @@ enum tern_status model_export_head(struct model_export *x, uint32_t file_type, s
 // What never is quantised: vectors, and the small matrices that every quantiser leaves alone because an error in them
 // reaches everything (routers of experts, convolution taps, mixing coefficients).
 static bool name_is_small(struct str name, int n_dims) {
-    static const char *const parts[] = {"_norm.weight", "ffn_gate_inp.weight", "shortconv.conv.weight",
-                                        "ssm_conv1d",   "time_mix_",           "altup",
-                                        "laurel",       "pos_embd",            "position_embd",
-                                        "token_types",  "attn_rel_b.weight"};
+    static const char *const parts[] = {"_norm.weight",
+                                        "ffn_gate_inp.weight",
+                                        "shortconv.conv.weight",
+                                        "ssm_conv1d",
+                                        "time_mix_",
+                                        "altup",
+                                        "laurel",
+                                        "pos_embd",
+                                        "position_embd",
+                                        "token_types",
+                                        "attn_rel_b.weight"};
     if (n_dims < 2 || !str_ends(name, STR("weight"))) return true;
     for (size_t i = 0; i < ARRAY_LEN(parts); i++)
         if (str_find(name, str_from(parts[i]), 0) != (size_t)-1) return true;
@@ -179,8 +186,7 @@ static enum tern_status export_fill(struct model_export *x, struct tern_err *err
     x->align = model_is_gguf(x->model) ? s->gguf.align : GGUF_ALIGN_DEFAULT;
     // One more than the source has: the RoPE divisors of a folder are a tensor here.
     x->tensors = arena_calloc(&x->arena, (size_t)x->model->n_tensors + 1, sizeof *x->tensors);
-    if (!x->tensors)
-        return err_set(err, TERN_NO_MEMORY, "no memory for a table of %d tensors", x->model->n_tensors);
+    if (!x->tensors) return err_set(err, TERN_NO_MEMORY, "no memory for a table of %d tensors", x->model->n_tensors);
     TRY(model_is_gguf(x->model) ? gguf_tensors_take(x, err) : gguf_write_hf_tensors(x, err));
     for (int i = 0; i < x->n_tensors; i++) {
         struct model_export_tensor *t = &x->tensors[i];

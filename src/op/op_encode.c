@@ -15,7 +15,7 @@
 #include <math.h>
 
 #define ENCODE_LANES 16
-#define MIN_TRIALS 24  // trial scales of a group with a minimum: high + t / 12 - 1 steps for t = 0 … 23
+#define MIN_TRIALS 24    // trial scales of a group with a minimum: high + t / 12 - 1 steps for t = 0 … 23
 #define SIGNED_TRIALS 19 // of a symmetric group: low * (1 + (t - 9) / 10 / low)
 
 static float lanes_sum(const float *v) {

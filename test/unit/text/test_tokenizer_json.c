@@ -264,11 +264,60 @@ static void test_out_of_memory(void **state) {
     buf_release(&text);
 }
 
+// The arrays of a GGUF file make the same tokenizer; ids without a token become padding; memory failing is told.
+static void test_export(void **state) {
+    (void)state;
+    struct file f = usual;
+    f.added = "[{\"id\":9,\"content\":\"<e\\u006ed>\",\"special\":true},{\"id\":3,\"content\":\"ab\"}]";
+    struct buf text;
+    file_text(&text, &f);
+    struct tokenizer_export *x = NULL;
+    struct tern_err err = {0};
+    bool done = false;
+    for (uint64_t n = 1; !done; n++) {
+        mem_fail_at(n, false);
+        enum tern_status status = tokenizer_export_create(&x, buf_str(&text), 12, false, &err);
+        mem_fail_at(0, false);
+        done = status == TERN_OK;
+        if (!done) assert_int_equal(status, TERN_NO_MEMORY);
+        assert_true(n < 1000);
+    }
+    static const int32_t types[12] = {1, 1, 1, 4, 1, 1, 5, 5, 5, 3, 5, 5};
+    assert_int_equal(x->n_tokens, 12);
+    assert_memory_equal(x->types, types, sizeof types);
+    assert_true(str_eqz(x->tokens[7], "[PAD7]"));
+    assert_true(str_eqz(x->tokens[9], "<end>"));
+    assert_int_equal(x->n_merges, 2);
+    assert_true(str_eqz(x->merges[0], "a b"));
+    assert_string_equal(x->pre, "gpt-2");
+    assert_false(x->adds_bos || x->differs);
+    struct tokenizer_source src = {.tokens = x->tokens,
+                                   .n_tokens = 12,
+                                   .types = x->types,
+                                   .merges = x->merges,
+                                   .n_merges = 2,
+                                   .pre = str_from(x->pre),
+                                   .bos = -1,
+                                   .eos = -1,
+                                   .add_bos = -1};
+    struct tokenizer *t;
+    if (tokenizer_create(&t, &src, &err) != TERN_OK) fail_msg("%s", err.message);
+    check_ids(t, "aab<end> a", &special, "0 3 9 4");
+    tokenizer_free(t);
+    tokenizer_export_free(x);
+    assert_int_equal(tokenizer_export_create(&x, buf_str(&text), 9, false, &err), TERN_BAD_FORMAT); // id 9 of 9 rows
+    buf_release(&text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sound),         cmocka_unit_test(test_added),
-        cmocka_unit_test(test_model_refused), cmocka_unit_test(test_components_refused),
-        cmocka_unit_test(test_template),      cmocka_unit_test(test_not_a_tokenizer),
+        cmocka_unit_test(test_export),
+        cmocka_unit_test(test_sound),
+        cmocka_unit_test(test_added),
+        cmocka_unit_test(test_model_refused),
+        cmocka_unit_test(test_components_refused),
+        cmocka_unit_test(test_template),
+        cmocka_unit_test(test_not_a_tokenizer),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

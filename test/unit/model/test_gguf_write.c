@@ -1,0 +1,223 @@
+// A model written as GGUF and read again: tensors bit for bit, keys as they were, folders as the converter's files.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include "base/base.h"
+#include "model/model.h"
+
+// Value k of a row of floats, in the format wanted.
+static void float_put(const struct model_export_tensor *t, const uint8_t *row, int64_t k, struct buf *out) {
+    const float v = t->from->format == FORMAT_F32   ? f32_from_bits(load_u32(row + 4 * k))
+                    : t->from->format == FORMAT_F16 ? f16_to_f32(load_u16(row + 2 * k))
+                                                    : bf16_to_f32(load_u16(row + 2 * k));
+    const uint16_t half = t->format == FORMAT_F16 ? f32_to_f16(v) : f32_to_bf16(v);
+    assert_true(format_is_float(t->from->format) && format_is_float(t->format));
+    if (t->format == FORMAT_F32)
+        buf_put(out, &v, sizeof v);
+    else
+        buf_put(out, &half, sizeof half);
+}
+
+// Writes x to memory, converting no more than copies and bf16/f16 -> f32 ask for.
+static void export_put(struct model_export *x, struct buf *out) {
+    struct tern_err err = {0};
+    buf_init(out, 64u << 20);
+    if (model_export_head(x, 1, out, &err) != TERN_OK) fail_msg("%s", err.message);
+    const size_t head = out->len;
+    for (int i = 0; i < x->n_tensors; i++) {
+        const struct model_export_tensor *t = &x->tensors[i];
+        while (out->len < head + t->offset) buf_putc(out, 0);
+        if (!t->from) {
+            buf_put(out, t->values, (size_t)t->n_bytes);
+            continue;
+        }
+        const size_t row_bytes = (size_t)(t->from->n_bytes / (uint64_t)t->n_rows);
+        for (int64_t r = 0; r < t->n_rows; r++) {
+            const uint8_t *row = t->from->data + (size_t)model_export_row(t, r) * row_bytes;
+            for (int64_t k = 0; k < t->ne[0] && t->format != t->from->format; k++) float_put(t, row, k, out);
+            if (t->format == t->from->format) buf_put(out, row, row_bytes);
+        }
+    }
+    while (out->len < head + x->n_bytes_data) buf_putc(out, 0);
+    assert_false(out->failed);
+}
+
+static void meta_put(void *arg, const char *key, const char *type, const char *value) {
+    if (strcmp(key, "general.file_type") == 0 || strncmp(key, "split.", 6) == 0) return;
+    if (strcmp(key, "general.quantization_version") == 0) return;
+    buf_putf(arg, "%s %s %s\n", key, type, value);
+}
+
+static void tensors_compare(const struct model *got, const struct model *want) {
+    for (int i = 0; i < want->n_tensors; i++) {
+        const struct tensor *w = &want->tensors[i];
+        char name[128];
+        assert_true(w->name.len < sizeof name);
+        memcpy(name, w->name.data, w->name.len);
+        name[w->name.len] = 0;
+        const struct tensor *g = model_tensor_find(got, name);
+        if (!g) fail_msg("tensor %s is missing", name);
+        assert_int_equal(g->format, w->format);
+        assert_memory_equal(g->ne, w->ne, sizeof w->ne);
+        assert_int_equal(g->n_bytes, w->n_bytes);
+        if (strcmp(name, "rope_freqs.weight") == 0) { // computed here in double, there in float
+            for (size_t k = 0; k < w->n_bytes; k += 4) {
+                const float a = f32_from_bits(load_u32(g->data + k)), b = f32_from_bits(load_u32(w->data + k));
+                assert_true(fabsf(a - b) <= 1e-6f * b);
+            }
+            continue;
+        }
+        if (memcmp(g->data, w->data, (size_t)w->n_bytes) != 0) fail_msg("tensor %s holds other bytes", name);
+    }
+    assert_int_equal(got->n_tensors, want->n_tensors);
+}
+
+static void test_gguf_again(void **state) {
+    (void)state;
+    static const char *const files[] = {TEST_DATA "/gguf/script-lfm2.gguf", TEST_DATA "/gguf/00-sound.gguf",
+                                        TEST_DATA "/hf/llama-scaled/model.gguf", TEST_MODELS "/pico.gguf"};
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        struct model *m, *again;
+        struct model_export *x;
+        struct tern_err err = {0};
+        struct buf file, keys, keys_again;
+        if (model_open(&m, files[i], &err) != TERN_OK) fail_msg("%s", err.message);
+        assert_int_equal(model_export_create(&x, m, NULL, &err), TERN_OK);
+        for (int k = 0; k < x->n_tensors; k++) x->tensors[k].format = x->tensors[k].from->format; // nothing changes
+        export_put(x, &file);
+        if (model_open_memory(&again, "again", file.data, file.len, &err) != TERN_OK) fail_msg("%s", err.message);
+        tensors_compare(again, m);
+        buf_init(&keys, 1u << 20);
+        buf_init(&keys_again, 1u << 20);
+        model_meta_each(m, meta_put, &keys);
+        model_meta_each(again, meta_put, &keys_again);
+        assert_string_equal(keys.data, keys_again.data);
+        assert_int_equal(m->vocab.n_tokens, again->vocab.n_tokens);
+        for (int k = 0; k < m->vocab.n_tokens; k++) assert_true(str_eq(m->vocab.tokens[k], again->vocab.tokens[k]));
+        assert_true(str_eq(m->vocab.chat_template, again->vocab.chat_template));
+        buf_release(&keys);
+        buf_release(&keys_again);
+        model_close(again);
+        buf_release(&file);
+        model_export_free(x);
+        model_close(m);
+    }
+}
+
+// The folders have the file that the converter's rules make of them beside them.
+static void test_folder(void **state) {
+    (void)state;
+    static const char *const folders[] = {"lfm2-taps3", "lfm2-taps4", "llama-plain", "llama-scaled"};
+    for (size_t i = 0; i < ARRAY_LEN(folders); i++) {
+        char path[512], path_gguf[544];
+        snprintf(path, sizeof path, "%s/hf/%s", TEST_DATA, folders[i]);
+        snprintf(path_gguf, sizeof path_gguf, "%s/model.gguf", path);
+        struct model *m, *want, *got;
+        struct model_export *x;
+        struct tern_err err = {0};
+        struct buf file;
+        if (model_open(&m, path, &err) != TERN_OK) fail_msg("%s", err.message);
+        assert_int_equal(model_open(&want, path_gguf, &err), TERN_OK);
+        assert_false(model_is_gguf(m));
+        assert_true(model_is_gguf(want));
+        if (model_export_create(&x, m, NULL, &err) != TERN_OK) fail_msg("%s", err.message);
+        for (int k = 0; k < x->n_tensors; k++) {
+            char name[128];
+            snprintf(name, sizeof name, "%.*s", (int)x->tensors[k].name.len, x->tensors[k].name.data);
+            const struct tensor *w = model_tensor_find(want, name);
+            if (!w) fail_msg("%s: the converter writes no %s", folders[i], name);
+            x->tensors[k].format = w->format;
+        }
+        export_put(x, &file);
+        if (model_open_memory(&got, "got", file.data, file.len, &err) != TERN_OK) fail_msg("%s", err.message);
+        tensors_compare(got, want);
+        assert_string_equal(got->arch_name, want->arch_name);
+        assert_memory_equal(&got->hyper, &want->hyper, offsetof(struct model_hyper, rope_factors));
+        for (int k = 0; k < want->hyper.n_layers; k++) {
+            assert_int_equal(got->layers[k].kind, want->layers[k].kind);
+            assert_int_equal(got->layers[k].n_head_kv, want->layers[k].n_head_kv);
+        }
+        model_close(got);
+        model_close(want);
+        model_export_free(x);
+        model_close(m);
+        buf_release(&file);
+    }
+}
+
+static void test_vocab(void **state) {
+    (void)state;
+    struct str tokens[96], merges[] = {STR("t1 t2")};
+    int32_t types[96];
+    char names[96][8];
+    for (int i = 0; i < 96; i++) {
+        types[i] = i == 0 ? 3 : 1;
+        tokens[i] = (struct str){names[i], (size_t)snprintf(names[i], sizeof names[i], "t%d", i)};
+    }
+    struct model_export_vocab vocab = {tokens, types, 96, merges, 1, "lfm2", true};
+    struct model *m, *got;
+    struct model_export *x;
+    struct tern_err err = {0};
+    struct buf file;
+    assert_int_equal(model_open(&m, TEST_DATA "/hf/lfm2-taps4", &err), TERN_OK);
+    assert_int_equal(model_export_create(&x, m, &vocab, &err), TERN_OK);
+    x->name = "a name";
+    export_put(x, &file);
+    if (model_open_memory(&got, "got", file.data, file.len, &err) != TERN_OK) fail_msg("%s", err.message);
+    assert_string_equal(got->name, "a name");
+    assert_int_equal(got->vocab.n_tokens, 96);
+    assert_int_equal(got->vocab.n_merges, 1);
+    assert_true(str_eq(got->vocab.merges[0], merges[0]));
+    assert_true(str_eqz(got->vocab.pre, "lfm2"));
+    assert_int_equal(got->vocab.types[0], 3);
+    assert_int_equal(got->vocab.add_bos, 1);
+    assert_int_equal(got->vocab.bos, m->vocab.bos);
+    assert_int_equal(got->vocab.eos, m->vocab.eos);
+    model_close(got);
+    model_export_free(x);
+    model_close(m);
+    buf_release(&file);
+}
+
+// Places are multiples of the alignment and do not overlap; a format that rows do not fit is refused.
+static void test_places(void **state) {
+    (void)state;
+    struct model *m;
+    struct model_export *x;
+    struct tern_err err = {0};
+    struct buf head;
+    buf_init(&head, 1u << 24);
+    assert_int_equal(model_open(&m, TEST_MODELS "/pico.gguf", &err), TERN_OK);
+    assert_int_equal(model_export_create(&x, m, NULL, &err), TERN_OK);
+    assert_int_equal(model_export_head(x, 1, &head, &err), TERN_OK);
+    assert_int_equal(head.len % x->align, 0);
+    uint64_t end = 0;
+    for (int i = 0; i < x->n_tensors; i++) {
+        assert_int_equal(x->tensors[i].offset % x->align, 0);
+        assert_true(x->tensors[i].offset >= end);
+        end = x->tensors[i].offset + x->tensors[i].n_bytes;
+    }
+    assert_true(x->n_bytes_data >= end && x->n_bytes_data < end + x->align);
+    buf_clear(&head);
+    int k = 0;
+    while (x->tensors[k].n_dims < 2 || x->tensors[k].ne[0] % 256 == 0) k++;
+    x->tensors[k].format = FORMAT_Q4_K;
+    assert_int_equal(model_export_head(x, 1, &head, &err), TERN_BAD_FORMAT);
+    model_export_free(x);
+    model_close(m);
+    buf_release(&head);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gguf_again),
+        cmocka_unit_test(test_folder),
+        cmocka_unit_test(test_vocab),
+        cmocka_unit_test(test_places),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
