@@ -3,10 +3,12 @@
 #include "app.h"
 #include "model/model.h"
 
-struct quantize_mix { // what --type names
+enum mix_rule { MIX_PLAIN, MIX_2_K, MIX_3_M, MIX_3_L, MIX_4_S, MIX_MORE_BITS, MIX_IQ4 }; // what gets other formats
+struct quantize_mix {                                                                    // what --type names
     const char *name;
     enum format format; // of most matrices
     uint32_t file_type; // general.file_type
+    enum mix_rule rule;
     const char *text;
 };
 extern const struct quantize_mix quantize_mixes[];              // ends with name NULL

@@ -209,7 +209,8 @@ static int quantize_main(const struct command *c, int argc, char **argv) {
 
 const struct command command_quantize = {
     "quantize", "IN OUT.gguf", "write a model in another format",
-    "IN is a GGUF file (of split ones the first) or a Hugging Face folder. Types: F32, F16, BF16, Q8_0, Q6_K, Q5_1,\n"
-    "Q5_0, Q4_K_M, Q4_1, Q4_0, I8C (only tern reads it). Norms, convolution taps and vectors stay F32; the output\n"
-    "matrix of 4- to 6-bit files is Q6_K (doc/quantize.md). The file appears when all of it is written.",
+    "IN is a GGUF file (of split ones the first) or a Hugging Face folder. Types: F32, F16, BF16, Q8_0, Q6_K, Q5_K_M,\n"
+    "Q5_K_S, Q5_1, Q5_0, Q4_K_M (default), Q4_K_S, IQ4_NL, IQ4_XS, Q4_1, Q4_0, Q3_K_L, Q3_K_M, Q3_K_S, Q2_K, and I8C\n"
+    "(only tern reads it). Norms, convolution taps and vectors stay F32; the output matrix of 2- to 6-bit files is\n"
+    "Q6_K (doc/quantize.md). The file appears when all of it is written.",
     quantize_main};

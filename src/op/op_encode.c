@@ -4,17 +4,18 @@
 // Every group of a super-block is fitted by weighted least squares: trial scales around the one that covers the range
 // give integers, the integers give the best scale (and minimum) in closed form, the best trial wins. The group scales
 // are then integers times one scale of the block (two with minima): the neighbours of each are tried, and the block's
-// own scales are fitted once more to the integers found. Large values weigh more (`weight_kind`): an error in them
+// own scales are fitted once more to the integers found. Large values weigh more (weights_make): an error in them
 // costs more of the output, and without activations at hand that is all one knows.
 //
 // Sums run in ENCODE_LANES lanes of fixed length, so that compilers vectorise them without reordering anything: the
-// bytes are the same from every compiler and machine. Formats without super-blocks have one scale per 32 values and
-// keep the encoder of their definition.
+// bytes are the same from every compiler and machine. Formats with one scale per 32 even steps keep the encoder of
+// their definition.
 #include "base/base.h"
 #include "op/op_encode.h"
 #include <math.h>
 
 #define ENCODE_LANES 16
+#define AGAIN_TRIALS 2
 #define MIN_TRIALS 24    // trial scales of a group with a minimum: high + t / 12 - 1 steps for t = 0 … 23
 #define SIGNED_TRIALS 19 // of a symmetric group: low * (1 + (t - 9) / 10 / low)
 
@@ -24,67 +25,86 @@ static float lanes_sum(const float *v) {
     return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
 }
 
+// The grid of integers: all from q_min to q_max, or, for formats with a table, the table's values.
+static inline void grid_round(const struct encode_kind *k, const float *v, float *q) {
+    if (!k->values) {
+        for (int j = 0; j < ENCODE_LANES; j++) {
+            float c = v[j] > k->q_min ? v[j] : k->q_min; // NaN too
+            c = c < k->q_max ? c : k->q_max;
+            q[j] = round_even(c);
+        }
+        return;
+    }
+    float sum[ENCODE_LANES];
+    for (int j = 0; j < ENCODE_LANES; j++) sum[j] = (float)k->values[0];
+    for (int i = 0; i < 15; i++) {
+        const float border = 0.5f * (float)(k->values[i] + k->values[i + 1]);
+        const float step = (float)(k->values[i + 1] - k->values[i]);
+        for (int j = 0; j < ENCODE_LANES; j++) sum[j] += v[j] > border ? step : 0;
+    }
+    for (int j = 0; j < ENCODE_LANES; j++) q[j] = sum[j];
+}
+
 // What the closed forms need of one choice of integers: weighted sums of q, q² and q·x.
 struct fit_sums {
     double q, qq, qx;
 };
 
-// q = round((x - low) * inverse) within [q_min, q_max].
-static struct fit_sums integers_try(const float *x, const float *w, int n, float inverse, float low, float q_min,
-                                    float q_max) {
+// q = the grid's nearest to (x - low) * inverse.
+static struct fit_sums integers_try(const struct encode_kind *k, const float *x, const float *w, float inverse,
+                                    float low) {
     float sq[ENCODE_LANES] = {0}, sqq[ENCODE_LANES] = {0}, sqx[ENCODE_LANES] = {0};
-    for (int i = 0; i < n; i += ENCODE_LANES) {
+    for (int i = 0; i < k->group; i += ENCODE_LANES) {
+        float v[ENCODE_LANES], q[ENCODE_LANES];
+        for (int j = 0; j < ENCODE_LANES; j++) v[j] = (x[i + j] - low) * inverse;
+        grid_round(k, v, q);
         for (int j = 0; j < ENCODE_LANES; j++) {
-            float v = (x[i + j] - low) * inverse;
-            v = v > q_min ? v : q_min; // NaN too
-            v = v < q_max ? v : q_max;
-            const float q = round_even(v), wq = w[i + j] * q;
+            const float wq = w[i + j] * q[j];
             sq[j] += wq;
-            sqq[j] += wq * q;
+            sqq[j] += wq * q[j];
             sqx[j] += wq * x[i + j];
         }
     }
     return (struct fit_sums){(double)lanes_sum(sq), (double)lanes_sum(sqq), (double)lanes_sum(sqx)};
 }
 
-// Weighted error of values scale * q - min with q the nearest integers.
-static float error_get(const float *x, const float *w, int n, float scale, float min, float q_min, float q_max) {
+// Weighted error of values scale * q - min with the grid's nearest q.
+static float error_get(const struct encode_kind *k, const float *x, const float *w, float scale, float min) {
     float e[ENCODE_LANES] = {0};
     const float inverse = scale != 0 ? 1 / scale : 0;
-    for (int i = 0; i < n; i += ENCODE_LANES) {
+    for (int i = 0; i < k->group; i += ENCODE_LANES) {
+        float v[ENCODE_LANES], q[ENCODE_LANES];
+        for (int j = 0; j < ENCODE_LANES; j++) v[j] = (x[i + j] + min) * inverse;
+        grid_round(k, v, q);
         for (int j = 0; j < ENCODE_LANES; j++) {
-            float v = (x[i + j] + min) * inverse;
-            v = v > q_min ? v : q_min; // NaN too
-            v = v < q_max ? v : q_max;
-            const float d = scale * round_even(v) - min - x[i + j];
+            const float d = scale * q[j] - min - x[i + j];
             e[j] += w[i + j] * d * d;
         }
     }
     return lanes_sum(e);
 }
 
-static void integers_take(const float *x, int n, float scale, float min, float q_min, float q_max, int8_t *q) {
+static void integers_take(const struct encode_kind *k, const float *x, float scale, float min, int8_t *out) {
     const float inverse = scale != 0 ? 1 / scale : 0;
-    for (int i = 0; i < n; i++) {
-        float v = (x[i] + min) * inverse;
-        v = v > q_min ? v : q_min; // NaN too
-        v = v < q_max ? v : q_max;
-        q[i] = (int8_t)(int)round_even(v);
+    for (int i = 0; i < k->group; i += ENCODE_LANES) {
+        float v[ENCODE_LANES], q[ENCODE_LANES];
+        for (int j = 0; j < ENCODE_LANES; j++) v[j] = (x[i + j] + min) * inverse;
+        grid_round(k, v, q);
+        for (int j = 0; j < ENCODE_LANES; j++) out[i + j] = (int8_t)(int)q[j];
     }
 }
 
-static void weights_make(enum encode_weight kind, const float *x, int n, float *w) {
+// Squares alone lose more on the formats' own measure, and let zeros drift (measured: test_op_encode's inputs).
+static void weights_make(const float *x, int n, float *w) {
     float squares = 0;
     for (int i = 0; i < n; i++) squares += x[i] * x[i];
     const float mean = sqrtf(squares / (float)n);
-    for (int i = 0; i < n; i++) {
-        const float a = fabsf(x[i]);
-        w[i] = kind == WEIGHT_SQUARE ? x[i] * x[i] : kind == WEIGHT_MAGNITUDE ? a : mean + a;
-    }
+    for (int i = 0; i < n; i++) w[i] = mean + fabsf(x[i]);
 }
 
-// scale, min >= 0 with x ≈ scale * q - min, q in 0 … high.
-static void group_fit_min(const float *x, const float *w, int n, int high, float *scale, float *min) {
+// scale, min >= 0 with x ≈ scale * q - min.
+static void group_fit_min(const struct encode_kind *k, const float *x, const float *w, float *scale, float *min) {
+    const int n = k->group;
     float low = 0, top = 0; // zero is always within: a minimum above zero cannot be stored
     double sw = 0, swx = 0;
     for (int i = 0; i < n; i++) {
@@ -97,11 +117,11 @@ static void group_fit_min(const float *x, const float *w, int n, int high, float
     *min = -low;
     if (!(top - low > 0) || !(sw > 0)) return;
     double best = INFINITY;
-    for (int t = 0; t < MIN_TRIALS + 2; t++) {
-        // The last two tries start from the best scale found.
+    for (int t = 0; t < MIN_TRIALS + AGAIN_TRIALS; t++) {
+        // The last tries start from the best scale found.
         const bool again = t >= MIN_TRIALS;
-        const float inverse = again ? (*scale > 0 ? 1 / *scale : 0) : ((float)high + (float)t / 12 - 1) / (top - low);
-        const struct fit_sums s = integers_try(x, w, n, inverse, again ? -*min : low, 0, (float)high);
+        const float inverse = again ? (*scale > 0 ? 1 / *scale : 0) : (k->q_max + (float)t / 12 - 1) / (top - low);
+        const struct fit_sums s = integers_try(k, x, w, inverse, again ? -*min : low);
         const double det = sw * s.qq - s.q * s.q;
         if (!(s.qq > 0)) continue;
         double a = s.qx / s.qq, b = 0; // without a minimum
@@ -118,17 +138,24 @@ static void group_fit_min(const float *x, const float *w, int n, int high, float
     }
 }
 
-// A scale of either sign with x ≈ scale * q, q in low … -low - 1.
-static float group_fit_signed(const float *x, const float *w, int n, int low) {
+// A scale of either sign with x ≈ scale * q.
+static float group_fit_signed(const struct encode_kind *k, const float *x, const float *w) {
+    const int n = k->group;
     float largest = 0;
     for (int i = 0; i < n; i++)
         if (fabsf(x[i]) > fabsf(largest)) largest = x[i];
     if (!(fabsf(largest) > OP_AMAX_MIN)) return 0;
     double best = 0;
     float scale = 0;
-    for (int t = 0; t < SIGNED_TRIALS; t++) {
-        const float inverse = ((float)low + (float)(t - SIGNED_TRIALS / 2) / 10) / largest;
-        const struct fit_sums s = integers_try(x, w, n, inverse, 0, (float)low, (float)(-low - 1));
+    // A tenth of a step apart, for the wide grid of a table a hundredth of its reach. The largest value lies at the
+    // long end of the grid or, where the grid is small, at the other; the last tries start from the best scale found.
+    const float step = k->values ? 0.01f * k->q_min : 0.1f;
+    const int n_sides = k->q_max < 8 ? 2 : 1;
+    for (int t = 0; t < n_sides * SIGNED_TRIALS + AGAIN_TRIALS; t++) {
+        const float end = t < SIGNED_TRIALS ? k->q_min : k->q_max;
+        float inverse = (end + (float)(t % SIGNED_TRIALS - SIGNED_TRIALS / 2) * step) / largest;
+        if (t >= n_sides * SIGNED_TRIALS) inverse = scale != 0 ? 1 / scale : 0;
+        const struct fit_sums s = integers_try(k, x, w, inverse, 0);
         if (!(s.qq > 0)) continue;
         const double gain = s.qx * s.qx / s.qq; // what the error falls below Σwx²
         if (!(gain > best)) continue;
@@ -152,7 +179,7 @@ static void group_round(const struct encode_kind *k, const float *x, const float
     float best = INFINITY;
     for (int s = MAX(s0 - 1, k->scale_min); s <= MIN(s0 + 1, k->scale_max); s++) {
         for (int m = k->has_min ? MAX(m0 - 1, 0) : 0; m <= (k->has_min ? MIN(m0 + 1, k->scale_max) : 0); m++) {
-            const float e = error_get(x, w, k->group, b->d * (float)s, b->d_min * (float)m, k->q_min, k->q_max);
+            const float e = error_get(k, x, w, b->d * (float)s, b->d_min * (float)m);
             if (!(e < best)) continue;
             best = e;
             b->scale[g] = s;
@@ -190,8 +217,7 @@ static float block_error(const struct encode_kind *k, const float *x, const floa
     float e = 0;
     for (int i = 0; i < ENCODE_BLOCK; i += k->group) {
         const int g = i / k->group;
-        e += error_get(x + i, w + i, k->group, b->d * (float)b->scale[g], b->d_min * (float)b->min[g], k->q_min,
-                       k->q_max);
+        e += error_get(k, x + i, w + i, b->d * (float)b->scale[g], b->d_min * (float)b->min[g]);
     }
     return e;
 }
@@ -199,8 +225,7 @@ static float block_error(const struct encode_kind *k, const float *x, const floa
 static void block_integers(const struct encode_kind *k, const float *x, struct encode_block *b) {
     for (int i = 0; i < ENCODE_BLOCK; i += k->group) {
         const int g = i / k->group;
-        integers_take(x + i, k->group, b->d * (float)b->scale[g], b->d_min * (float)b->min[g], k->q_min, k->q_max,
-                      b->q + i);
+        integers_take(k, x + i, b->d * (float)b->scale[g], b->d_min * (float)b->min[g], b->q + i);
     }
 }
 
@@ -209,11 +234,11 @@ static void block_encode(const struct encode_kind *k, const float *x, uint8_t *o
     struct encode_block b = {0};
     for (int i = 0; i < ENCODE_BLOCK; i += k->group) {
         const int g = i / k->group;
-        weights_make(k->weight, x + i, k->group, w + i);
+        weights_make(x + i, k->group, w + i);
         if (k->has_min)
-            group_fit_min(x + i, w + i, k->group, (int)k->q_max, &scale[g], &min[g]);
+            group_fit_min(k, x + i, w + i, &scale[g], &min[g]);
         else
-            scale[g] = group_fit_signed(x + i, w + i, k->group, (int)k->q_min);
+            scale[g] = group_fit_signed(k, x + i, w + i);
         if (fabsf(scale[g]) > fabsf(scale_top)) scale_top = scale[g];
         min_top = MAX(min_top, min[g]);
     }
@@ -230,15 +255,29 @@ static void block_encode(const struct encode_kind *k, const float *x, uint8_t *o
     k->pack(&b, out);
 }
 
+// One scale of its own for each group, no super-block.
+static void group_encode(const struct encode_kind *k, const float *x, uint8_t *out) {
+    float w[ENCODE_BLOCK];
+    struct encode_block b = {0};
+    weights_make(x, k->group, w);
+    b.d = half_round((double)group_fit_signed(k, x, w));
+    integers_take(k, x, b.d, 0, b.q);
+    k->pack(&b, out);
+}
+
 void op_encode_weights(enum format f, const float *x, int64_t n, uint8_t *row) {
     const struct encode_kind *k = encode_kind_find(f);
     if (!k) {
         op_quantise_weights(f, x, n, row);
         return;
     }
-    if (n % ENCODE_BLOCK != 0) TERN_BUG("a row of %lld values is no whole number of blocks", (long long)n);
-    for (int64_t i = 0; i < n; i += ENCODE_BLOCK) {
-        block_encode(k, x + i, row);
+    const int n_block = format_table[f].n_block;
+    if (n % n_block != 0) TERN_BUG("a row of %lld values is no whole number of blocks", (long long)n);
+    for (int64_t i = 0; i < n; i += n_block) {
+        if (n_block == k->group)
+            group_encode(k, x + i, row);
+        else
+            block_encode(k, x + i, row);
         row += format_table[f].n_bytes;
     }
 }

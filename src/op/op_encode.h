@@ -1,4 +1,4 @@
-// Private to op/: the formats with super-blocks as the searching encoder sees them.
+// Private to op/: formats as the searching encoder sees them.
 //
 //   op_encode.c       the search: integers and scales of a block
 //   op_encode_pack.c  the list of formats, and how each stores what was found
@@ -16,14 +16,13 @@ struct encode_block {
     int min[ENCODE_GROUPS_MAX];
     int8_t q[ENCODE_BLOCK];
 };
-enum encode_weight { WEIGHT_MEAN_MAGNITUDE, WEIGHT_MAGNITUDE, WEIGHT_SQUARE }; // of a value in the error
 struct encode_kind {
     enum format format;
     int group; // values: 16 or 32
     bool has_min;
-    float q_min, q_max;
+    float q_min, q_max;       // of the integers
     int scale_min, scale_max; // integers of the group scales (and, from 0, of the minima)
-    enum encode_weight weight;
+    const int8_t *values;     // [16] the integers are these, ascending, or NULL: all
     void (*pack)(const struct encode_block *b, uint8_t *out);
 };
-const struct encode_kind *encode_kind_find(enum format f); // NULL: no super-blocks
+const struct encode_kind *encode_kind_find(enum format f); // NULL: the definition's encoder is as good

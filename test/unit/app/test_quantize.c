@@ -81,9 +81,10 @@ static void test_all_types(void **state) {
     static const struct {
         enum format format;
         double error_max;
-    } bounds[] = {{FORMAT_F32, 0},     {FORMAT_F16, 1e-3},  {FORMAT_BF16, 4e-3}, {FORMAT_Q8_0, 8e-3},
-                  {FORMAT_Q6_K, 3e-2}, {FORMAT_Q5_1, 0.05}, {FORMAT_Q5_0, 0.06}, {FORMAT_Q4_K, 0.10},
-                  {FORMAT_Q4_1, 0.1},  {FORMAT_Q4_0, 0.12}, {FORMAT_I8C, 0.03}};
+    } bounds[] = {{FORMAT_F32, 0},      {FORMAT_F16, 1e-3},   {FORMAT_BF16, 4e-3}, {FORMAT_Q8_0, 8e-3},
+                  {FORMAT_Q6_K, 3e-2},  {FORMAT_Q5_1, 0.05},  {FORMAT_Q5_0, 0.06}, {FORMAT_Q4_K, 0.10},
+                  {FORMAT_Q4_1, 0.1},   {FORMAT_Q4_0, 0.12},  {FORMAT_I8C, 0.03},  {FORMAT_Q5_K, 0.05},
+                  {FORMAT_IQ4_NL, 0.1}, {FORMAT_IQ4_XS, 0.1}, {FORMAT_Q3_K, 0.22}, {FORMAT_Q2_K, 0.4}};
     for (const struct quantize_mix *mix = quantize_mixes; mix->name; mix++) {
         struct opened o = pico_open();
         struct tern_err err = {0};
@@ -153,6 +154,20 @@ static void test_rules(void **state) {
         assert_int_equal(t[2 + 2 * i].format, more[i] ? FORMAT_Q6_K : FORMAT_Q4_K);
         assert_int_equal(t[3 + 2 * i].format, more[i] ? FORMAT_Q6_K : FORMAT_Q4_K);
     }
+    choose(t, n, "Q3_K_M", false);
+    assert_int_equal(t[2].format, FORMAT_Q5_K); // attn_v of the first two, ffn_down of the first sixteenth
+    assert_int_equal(t[4].format, FORMAT_Q5_K);
+    assert_int_equal(t[6].format, FORMAT_Q4_K);
+    assert_int_equal(t[3].format, FORMAT_Q5_K);
+    assert_int_equal(t[5].format, FORMAT_Q4_K);
+    choose(t, n, "Q2_K", false);
+    assert_int_equal(t[2].format, FORMAT_Q3_K);
+    assert_int_equal(t[3].format, FORMAT_Q3_K);
+    choose(t, n, "Q4_K_S", false);
+    assert_int_equal(t[2 + 2 * 3].format, FORMAT_Q5_K);
+    assert_int_equal(t[2 + 2 * 4].format, FORMAT_Q4_K);
+    assert_int_equal(t[3 + 2 * 1].format, FORMAT_Q5_K);
+    assert_int_equal(t[3 + 2 * 2].format, FORMAT_Q4_K);
     choose(t, n, "Q4_K", true);
     assert_int_equal(t[0].format, FORMAT_Q4_K);
     choose(t, n, "Q4_0", false);
@@ -176,6 +191,7 @@ static void test_fallbacks(void **state) {
         enum format format;
     } cases[] = {{"Q4_K_M", 512, FORMAT_Q4_K}, {"Q4_K_M", 576, FORMAT_Q5_0}, {"Q6_K", 576, FORMAT_Q8_0},
                  {"Q4_K_M", 48, FORMAT_F16},   {"Q4_0", 48, FORMAT_F16},     {"Q6_K", 33, FORMAT_F16},
+                 {"Q5_K_M", 96, FORMAT_Q5_1},  {"Q2_K", 96, FORMAT_Q4_0},    {"IQ4_XS", 96, FORMAT_IQ4_NL},
                  {"Q8_0", 96, FORMAT_Q8_0},    {"F16", 7, FORMAT_F16},       {"I8C", 7, FORMAT_I8C}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct model_export_tensor t[] = {{.name = STR("blk.3.ffn_up.weight"), .ne = {cases[i].n_row, 8}}};
