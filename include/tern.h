@@ -115,7 +115,7 @@ struct tern_engine_options {
     int window;                // rows of the largest program, 1..512; 0: 256
     enum tern_kv_type kv_type; // default TERN_KV_F16
     enum tern_class numerics;  // default TERN_CLASS_AUTO
-    bool pack_cache;           // keep packed weights in $XDG_CACHE_HOME/tern between runs (default true)
+    bool pack_cache; // keep packed weights in $XDG_CACHE_HOME/tern between runs, use kept profiles (default true)
     // A draft model made for this model (DSpark or DFlash): a GGUF file or a folder. NULL: none.
     const char *draft_path;
     enum tern_draft draft; // what requests do that say nothing; auto measures this machine's costs at open
@@ -152,6 +152,12 @@ struct tern_model_info {
     uint64_t bytes_drafter;   // its packed weights (what it borrows left out), state and work
 };
 TERN_API void tern_engine_info(const struct tern_engine *e, struct tern_model_info *out);
+// Measures what steps of several widths and drafts cost here, for so many seconds (0: 5), on free memory of the engine:
+// no session may be at work. keep: the result is written to $XDG_CACHE_HOME/tern/profiles, where engines of the same
+// model, drafter, unit and threads that draft by TERN_DRAFT_AUTO find it instead of measuring in a hurry. profile
+// (nullable): the text, JSON, borrowed until the next call.
+TERN_API enum tern_status tern_engine_calibrate(struct tern_engine *e, double seconds, bool keep,
+                                                struct tern_str *profile, struct tern_err *err);
 
 // ---------------------------------------------------------------------------------------------------------- text
 

@@ -44,7 +44,8 @@ struct command {
     int (*run)(const struct command *c, int argc, char **argv);
 };
 extern const struct command command_chat, command_run, command_bench, command_show, command_tokenize, command_template,
-    command_perplexity, command_doctor, command_cache, command_explain, command_quantize;
+    command_perplexity, command_doctor, command_cache, command_explain, command_quantize, command_study,
+    command_calibrate;
 
 // ------------------------------------------------------------------------------------------------------------ engine
 

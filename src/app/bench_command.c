@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "bench_ceiling.h"
+#include "bench_replay.h"
 #include "bench_spec.h"
 
 #define BENCH_REPEATS_MAX 1000
@@ -15,7 +16,8 @@
 struct bench_opts {
     struct model_opts model;
     const char *shape, *format;
-    const char *prompts;
+    const char *prompts, *modes, *replay, *record;
+    float share;
     int n_prompt, n_answer, depth, repeats, seed, n_each;
     bool json, spec;
 };
@@ -117,8 +119,24 @@ static int bench_run(const struct command *c, struct bench_opts *o, struct tern_
     return code;
 }
 
+static int replay_run(const struct command *c, const struct bench_opts *o) {
+    const struct replay_bench_opts ro = {.paths = o->replay,
+                                         .shape = o->shape,
+                                         .format = o->format,
+                                         .model = o->model.engine.model_path,
+                                         .drafter = o->model.engine.draft_path,
+                                         .record = o->record,
+                                         .share = (double)o->share,
+                                         .n_threads = o->model.engine.n_threads,
+                                         .n_each = o->n_each,
+                                         .seed = o->seed,
+                                         .json = o->json};
+    if (!o->shape && !ro.drafter) return usage_error(c, "--replay wants --shape, or --draft-model");
+    return bench_replay_run(c, &ro);
+}
+
 static int bench_main(const struct command *c, int argc, char **argv) {
-    struct bench_opts o = {.n_prompt = 512, .n_answer = -1, .repeats = -1, .seed = 1};
+    struct bench_opts o = {.n_prompt = 512, .n_answer = -1, .repeats = -1, .seed = 1, .share = 0.125f};
     model_opts_init(&o.model);
     struct opt model_rows[MODEL_OPTS_N];
     model_opts_table(&o.model, model_rows);
@@ -134,13 +152,23 @@ static int bench_main(const struct command *c, int argc, char **argv) {
         {"--spec", 0, NULL, OPT_FLAG, &o.spec, 0, 0, "drafting instead: answers to prompts, in every mode"},
         {"--prompts", 0, "FILE", OPT_TEXT, &o.prompts, 0, 0,
          "with --spec: a line {\"category\", \"messages\", \"tools\"} for each prompt"},
+        {"--modes", 0, "LIST", OPT_TEXT, &o.modes, 0, 0,
+         "with --spec: of plain,chain,chain8,tree8,tree16,tree,auto,biased,ngram (default all)"},
         {"--each", 0, "N", OPT_INT, &o.n_each, 1, 1 << 20, "with --spec: prompts of each category (default all)"},
+        {"--replay", 0, "FILE", OPT_TEXT, &o.replay, 0, 0,
+         "drafting with recorded acceptance (`tern study acceptance --paths`), for --shape too"},
+        {"--draft-share", 0, "X", OPT_FLOAT, &o.share, 0.001, 1,
+         "with --replay and --shape: the drafter's own weights over the model's (default 0.125)"},
+        {"--record", 0, "FILE", OPT_TEXT, &o.record, 0, 0, "with --replay: times of rounds of random widths instead"},
         {0}};
     const struct opt *const tables[] = {rows, model_rows, NULL};
     int n_args, code;
     if (!opts_parse(c, tables, argc, argv, &n_args, &code)) return code;
     if (n_args > 0) return usage_error(c, "no arguments expected");
-    if ((o.prompts || o.n_each) && !o.spec) return usage_error(c, "--prompts and --each go with --spec");
+    if (o.replay) return replay_run(c, &o);
+    if (o.record) return usage_error(c, "--record goes with --replay");
+    if ((o.prompts || o.n_each || o.modes) && !o.spec)
+        return usage_error(c, "--prompts, --each and --modes go with --spec");
     if (o.spec && o.shape) return usage_error(c, "--spec needs a model that writes text, not a shape");
     if (o.n_answer < 0) o.n_answer = o.spec ? 160 : 128;
     if (o.repeats < 0) o.repeats = o.spec ? 1 : 5;
@@ -155,8 +183,12 @@ static int bench_main(const struct command *c, int argc, char **argv) {
     if (o.spec) o.model.engine.draft = TERN_DRAFT_AUTO; // auto is one of the modes compared
     struct tern_engine *e = NULL;
     code = engine_open_told(c, &o.model, &e);
-    const struct spec_bench_opts so = {
-        .prompts = o.prompts, .n_max = MAX(o.n_answer, 1), .n_each = o.n_each, .repeats = o.repeats, .json = o.json};
+    const struct spec_bench_opts so = {.prompts = o.prompts,
+                                       .modes = o.modes,
+                                       .n_max = MAX(o.n_answer, 1),
+                                       .n_each = o.n_each,
+                                       .repeats = o.repeats,
+                                       .json = o.json};
     if (code == 0) code = o.spec ? bench_spec_run(c, &so, e) : bench_run(c, &o, e);
     tern_engine_close(e);
     return code;

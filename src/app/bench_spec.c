@@ -4,13 +4,10 @@
 #include "base/base.h"
 #include "app.h"
 
+#include "bench_prompts.h"
 #include "bench_spec.h"
 
 #include <stdlib.h>
-
-#define SPEC_CATEGORIES_MAX 16
-#define SPEC_PROMPTS_MAX 4096
-#define SPEC_FILE_MAX (64u << 20)
 
 static const struct spec_mode {
     const char *name;
@@ -21,16 +18,12 @@ static const struct spec_mode {
     {"plain", TERN_DRAFT_OFF, 0, false},   {"chain", TERN_DRAFT_CHAIN, 9, true},
     {"chain8", TERN_DRAFT_CHAIN, 8, true}, {"tree8", TERN_DRAFT_TREE, 8, true},
     {"tree16", TERN_DRAFT_TREE, 16, true}, {"tree", TERN_DRAFT_TREE, 46, true},
-    {"auto", TERN_DRAFT_AUTO, 0, true},    {"biased", TERN_DRAFT_TREE_BIASED, 46, true},
+    {"auto", TERN_DRAFT_AUTO, 0, false},   {"biased", TERN_DRAFT_TREE_BIASED, 46, true},
     {"ngram", TERN_DRAFT_NGRAM, 8, false},
 };
 #define MODES_N ((int)ARRAY_LEN(modes))
 enum { MODE_PLAIN = 0, MODE_CHAIN = 1, MODE_TREE = 5, MODE_AUTO = 6 };
 
-struct prompt {
-    int category;
-    struct str messages, tools; // JSON, into the file
-};
 struct tally {
     int64_t n_tokens, n_steps; // behind each answer's first token
     int64_t n_rounds, n_drafted, n_accepted, n_round_tokens;
@@ -39,7 +32,7 @@ struct tally {
 };
 struct mode_result {
     bool ran;
-    struct tally all, by_category[SPEC_CATEGORIES_MAX];
+    struct tally all, by_category[PROMPT_CATEGORIES_MAX];
     struct sha256 sha;
     char digest[65];
     float *per_request; // [n_prompts] tokens per step
@@ -51,98 +44,9 @@ struct bench {
     struct tern_engine *engine;
     struct tern_session *session;
     struct tern_model_info info;
-    struct buf file;
-    struct prompt *prompts; // [n_prompts]
-    int n_prompts;
-    char categories[SPEC_CATEGORIES_MAX][32];
-    int n_categories;
+    struct prompt_set prompts;
     struct mode_result results[MODES_N];
 };
-
-static const char prompts_own[] =
-    "{\"category\": \"chat\", \"messages\": [{\"role\": \"user\", \"content\": \"Explain how rain forms.\"}]}\n"
-    "{\"category\": \"story\", \"messages\": [{\"role\": \"user\", \"content\": \"Write a short story about a "
-    "fox.\"}]}\n"
-    "{\"category\": \"math\", \"messages\": [{\"role\": \"user\", \"content\": \"A box holds 12 eggs. How many eggs "
-    "are in 7 "
-    "boxes?\"}]}\n"
-    "{\"category\": \"code\", \"messages\": [{\"role\": \"user\", \"content\": \"Write a Python function that reverses "
-    "a "
-    "list.\"}]}\n";
-
-// ------------------------------------------------------------------------------------------------------------ prompts
-
-static int category_of(struct bench *b, struct str name) {
-    for (int i = 0; i < b->n_categories; i++)
-        if (str_eqz(name, b->categories[i])) return i;
-    if (b->n_categories == SPEC_CATEGORIES_MAX || name.len >= sizeof b->categories[0]) return -1;
-    memcpy(b->categories[b->n_categories], name.data, name.len);
-    return b->n_categories++;
-}
-
-static enum tern_status prompt_parse(struct bench *b, struct str line, int number, struct prompt *p,
-                                     struct tern_err *err) {
-    struct json *j;
-    struct json_item item;
-    TRY(json_create(&j, line, NULL, err));
-    enum tern_status status = json_expect(j, JSON_OBJECT, &item, "a prompt", err);
-    *p = (struct prompt){.category = -1};
-    while (status == TERN_OK && json_next(j, &item, err) == JSON_KEY) {
-        if (str_eqz(item.text, "category")) {
-            status = json_expect(j, JSON_STRING, &item, "category", err);
-            if (status == TERN_OK) p->category = category_of(b, item.text);
-        } else if (str_eqz(item.text, "messages")) {
-            status = json_raw(j, &p->messages, err);
-        } else if (str_eqz(item.text, "tools")) {
-            status = json_raw(j, &p->tools, err);
-        } else {
-            status = json_skip(j, err);
-        }
-    }
-    if (status == TERN_OK && item.event == JSON_ERROR) status = err->code;
-    json_free(j);
-    if (str_eqz(p->tools, "null")) p->tools = (struct str){0};
-    if (status != TERN_OK) return err_prefix(err, "prompt line %d", number);
-    if (p->category < 0 || p->messages.len == 0)
-        return err_set(err, TERN_BAD_FORMAT,
-                       "prompt line %d: 'category' (at most %d of them) and 'messages' are expected", number,
-                       SPEC_CATEGORIES_MAX);
-    return TERN_OK;
-}
-
-static enum tern_status prompts_read(struct bench *b, struct tern_err *err) {
-    buf_init(&b->file, SPEC_FILE_MAX);
-    if (b->o->prompts)
-        TRY(file_read_all(&b->file, b->o->prompts, err));
-    else if (!buf_puts(&b->file, prompts_own))
-        return err_set(err, TERN_NO_MEMORY, "no memory for the prompts");
-    b->prompts = mem_calloc(SPEC_PROMPTS_MAX, sizeof *b->prompts);
-    if (!b->prompts) return err_set(err, TERN_NO_MEMORY, "no memory for the prompts");
-    struct str text = buf_str(&b->file);
-    for (size_t at = 0, number = 1; at < text.len; number++) {
-        size_t end = at;
-        while (end < text.len && text.data[end] != '\n') end++;
-        struct str line = {text.data + at, end - at};
-        at = end + 1;
-        if (line.len == 0) continue;
-        if (b->n_prompts == SPEC_PROMPTS_MAX) return err_set(err, TERN_LIMIT, "more than %d prompts", SPEC_PROMPTS_MAX);
-        TRY(prompt_parse(b, line, (int)number, &b->prompts[b->n_prompts], err));
-        b->n_prompts++;
-    }
-    return b->n_prompts > 0 ? TERN_OK : err_set(err, TERN_BAD_FORMAT, "no prompts in the file");
-}
-
-// Keeps n prompts of each category, spread evenly: files tend to be sorted.
-static void prompts_thin(struct bench *b, int n) {
-    int seen[SPEC_CATEGORIES_MAX] = {0}, total[SPEC_CATEGORIES_MAX] = {0}, kept = 0;
-    for (int i = 0; i < b->n_prompts; i++) total[b->prompts[i].category]++;
-    for (int i = 0; i < b->n_prompts; i++) {
-        int k = b->prompts[i].category, at = seen[k]++;
-        bool wanted = total[k] <= n || (at + 1) * n / total[k] > at * n / total[k];
-        if (wanted) b->prompts[kept++] = b->prompts[i];
-    }
-    b->n_prompts = kept;
-}
 
 // ------------------------------------------------------------------------------------------------------------ running
 
@@ -165,7 +69,7 @@ static void tally_add(struct tally *t, const struct tern_usage *u, bool counts) 
 }
 
 static int prompt_run(struct bench *b, int prompt, int mode, bool first) {
-    const struct prompt *p = &b->prompts[prompt];
+    const struct prompt *p = &b->prompts.items[prompt];
     struct mode_result *r = &b->results[mode];
     struct tern_request_options o;
     struct tern_err err = {0};
@@ -197,11 +101,11 @@ static int prompt_run(struct bench *b, int prompt, int mode, bool first) {
 
 static int all_run(struct bench *b) {
     struct progress bar;
-    int64_t total = (int64_t)b->n_prompts * b->o->repeats, done = 0;
+    int64_t total = (int64_t)b->prompts.n * b->o->repeats, done = 0;
     int code = EXIT_DONE;
     progress_begin(&bar, "answering", (uint64_t)total, false);
     for (int n = 0; n < b->o->repeats && code == EXIT_DONE; n++)
-        for (int i = 0; i < b->n_prompts && code == EXIT_DONE; i++) {
+        for (int i = 0; i < b->prompts.n && code == EXIT_DONE; i++) {
             for (int k = 0; k < MODES_N && code == EXIT_DONE; k++) {
                 int mode = (i + n) % 2 ? (k + i) % MODES_N : (MODES_N - 1 - k + i) % MODES_N;
                 if (b->results[mode].ran) code = prompt_run(b, i, mode, n == 0);
@@ -287,8 +191,8 @@ static void mode_json(struct bench *b, struct json_writer *w, int m) {
     json_write_object_end(w);
     json_write_key(w, "categories");
     json_write_object(w);
-    for (int k = 0; k < b->n_categories; k++) {
-        json_write_key(w, b->categories[k]);
+    for (int k = 0; k < b->prompts.n_categories; k++) {
+        json_write_key(w, b->prompts.categories[k]);
         tally_json(w, &r->by_category[k], &plain->by_category[k]);
     }
     json_write_object_end(w);
@@ -303,7 +207,7 @@ static bool tokens_same(const struct bench *b) {
 
 static double auto_over_plain_min(const struct bench *b) {
     double least = share(speed(&b->results[MODE_AUTO].all), speed(&b->results[MODE_PLAIN].all));
-    for (int k = 0; k < b->n_categories; k++)
+    for (int k = 0; k < b->prompts.n_categories; k++)
         least = MIN(least,
                     share(speed(&b->results[MODE_AUTO].by_category[k]), speed(&b->results[MODE_PLAIN].by_category[k])));
     return least;
@@ -330,7 +234,7 @@ static void results_json(struct bench *b) {
         const char *key;
         int value;
     } counts[] = {{"threads", b->info.n_threads},
-                  {"prompts", b->n_prompts},
+                  {"prompts", b->prompts.n},
                   {"answer_max", b->o->n_max},
                   {"repeats", b->o->repeats}};
     for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
@@ -344,11 +248,10 @@ static void results_json(struct bench *b) {
     json_write_object_end(&w);
     json_write_key(&w, "same_tokens");
     json_write_bool(&w, tokens_same(b));
-    if (b->results[MODE_TREE].ran) {
+    if (b->results[MODE_TREE].ran && b->results[MODE_CHAIN].ran)
         field(&w, "tree_over_chain",
               share(per_step(&b->results[MODE_TREE].all), per_step(&b->results[MODE_CHAIN].all)));
-        field(&w, "auto_over_plain_min", auto_over_plain_min(b));
-    }
+    if (b->results[MODE_AUTO].ran) field(&w, "auto_over_plain_min", auto_over_plain_min(b));
     json_write_object_end(&w);
     buf_putc(&out, '\n');
     out_put(buf_str(&out));
@@ -357,26 +260,46 @@ static void results_json(struct bench *b) {
 
 static void results_text(struct bench *b) {
     out_putf("%s, drafts by %s, %s, %d threads; %d prompts, answers of at most %d tokens\n", b->info.name,
-             b->info.drafter ? b->info.drafter : "no model", b->info.kernels, b->info.n_threads, b->n_prompts,
+             b->info.drafter ? b->info.drafter : "no model", b->info.kernels, b->info.n_threads, b->prompts.n,
              b->o->n_max);
     out_putf("%-10s %-10s %11s %9s %8s %8s %8s %8s\n", "mode", "category", "tokens/step", "tokens/s", "x plain",
              "draft %", "verify %", "host %");
     for (int m = 0; m < MODES_N; m++) {
         if (!b->results[m].ran) continue;
-        for (int k = -1; k < b->n_categories; k++) {
+        for (int k = -1; k < b->prompts.n_categories; k++) {
             const struct tally *t = k < 0 ? &b->results[m].all : &b->results[m].by_category[k];
             const struct tally *p = k < 0 ? &b->results[MODE_PLAIN].all : &b->results[MODE_PLAIN].by_category[k];
             out_putf("%-10s %-10s %11.2f %9.1f %8.2f %8.1f %8.1f %8.1f\n", k < 0 ? modes[m].name : "",
-                     k < 0 ? "all" : b->categories[k], per_step(t), speed(t), share(speed(t), speed(p)),
+                     k < 0 ? "all" : b->prompts.categories[k], per_step(t), speed(t), share(speed(t), speed(p)),
                      100 * share(t->draft_s, t->answer_s), 100 * share(t->verify_s, t->answer_s),
                      100 * share(t->host_s, t->answer_s));
         }
     }
     out_putf("same tokens in every mode: %s\n", tokens_same(b) ? "yes" : "NO");
-    if (b->results[MODE_TREE].ran)
-        out_putf("tree of 46 over chain of 9: %.3f tokens a step; auto over plain, least category: %.3f in time\n",
-                 share(per_step(&b->results[MODE_TREE].all), per_step(&b->results[MODE_CHAIN].all)),
-                 auto_over_plain_min(b));
+    if (b->results[MODE_TREE].ran && b->results[MODE_CHAIN].ran)
+        out_putf("tree of 46 over chain of 9: %.3f tokens a step\n",
+                 share(per_step(&b->results[MODE_TREE].all), per_step(&b->results[MODE_CHAIN].all)));
+    if (b->results[MODE_AUTO].ran) out_putf("auto over plain, least category: %.3f in time\n", auto_over_plain_min(b));
+}
+
+// Does the list (names between commas; NULL: every name) hold this mode?
+static bool mode_wanted(const char *list, const char *name) {
+    size_t n = strlen(name);
+    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (strncmp(at, name, n) == 0 && (at[n] == 0 || at[n] == ',')) return true;
+    return !list || strcmp(name, modes[MODE_PLAIN].name) == 0;
+}
+
+static int modes_check(const struct bench *b) {
+    for (const char *at = b->o->modes; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        bool known = false;
+        for (int m = 0; m < MODES_N; m++) {
+            size_t n = strlen(modes[m].name);
+            known = known || (strncmp(at, modes[m].name, n) == 0 && (at[n] == 0 || at[n] == ','));
+        }
+        if (!known) return usage_error(b->command, "--modes: no mode '%.*s'", (int)strcspn(at, ","), at);
+    }
+    return EXIT_DONE;
 }
 
 int bench_spec_run(const struct command *c, const struct spec_bench_opts *o, struct tern_engine *e) {
@@ -387,15 +310,17 @@ int bench_spec_run(const struct command *c, const struct spec_bench_opts *o, str
     b->o = o;
     b->engine = e;
     tern_engine_info(e, &b->info);
-    int code = EXIT_DONE;
-    if (prompts_read(b, &err) != TERN_OK || tern_session_open(&b->session, e, &err) != TERN_OK)
+    int code = modes_check(b);
+    if (code != EXIT_DONE) goto done;
+    if (prompt_set_read(&b->prompts, o->prompts, &err) != TERN_OK || tern_session_open(&b->session, e, &err) != TERN_OK)
         code = fail_told(c, &err);
-    if (code == EXIT_DONE && o->n_each > 0) prompts_thin(b, o->n_each);
+    if (code == EXIT_DONE && o->n_each > 0) prompt_set_thin(&b->prompts, o->n_each);
     for (int m = 0; m < MODES_N && code == EXIT_DONE; m++) {
         struct mode_result *r = &b->results[m];
-        r->ran = (b->info.drafter || !modes[m].needs_model) && modes[m].max < b->info.window;
+        r->ran = (b->info.drafter || !modes[m].needs_model) && modes[m].max < b->info.window &&
+                 mode_wanted(o->modes, modes[m].name);
         sha256_init(&r->sha);
-        r->per_request = mem_calloc((size_t)b->n_prompts + 1, sizeof *r->per_request);
+        r->per_request = mem_calloc((size_t)b->prompts.n + 1, sizeof *r->per_request);
         if (!r->per_request) code = EXIT_FAILED;
     }
     if (code == EXIT_DONE) code = all_run(b);
@@ -406,10 +331,10 @@ int bench_spec_run(const struct command *c, const struct spec_bench_opts *o, str
             results_text(b);
         if (!tokens_same(b)) code = EXIT_FAILED;
     }
+done:
     for (int m = 0; m < MODES_N; m++) mem_free(b->results[m].per_request);
     tern_session_close(b->session);
-    mem_free(b->prompts);
-    buf_release(&b->file);
+    prompt_set_release(&b->prompts);
     mem_free(b);
     return code;
 }

@@ -4,6 +4,7 @@
 
 struct spec_bench_opts {
     const char *prompts; // file, one JSON object a line; NULL: a prompt of each kind that comes with the program
+    const char *modes;   // names between commas; NULL: all. Plain always runs
     int n_max;           // tokens of an answer at most
     int n_each;          // prompts of each category, spread over it; 0: all
     int repeats;         // counted runs of every prompt in every mode

@@ -162,6 +162,7 @@ static enum tern_status plan_load(struct tern_engine *e, struct tern_err *err) {
 
 static enum tern_status pools_init(struct tern_engine *e, struct tern_err *err) {
     arena_init(&e->arena, 0);
+    buf_init(&e->draft.profile_text, PROFILE_BYTES_MAX);
     e->mutex = mutex_create();
     e->free_blocks = arena_calloc(&e->arena, (size_t)e->n_blocks, sizeof *e->free_blocks);
     e->free_slots = arena_calloc(&e->arena, (size_t)e->n_slots + 1, sizeof *e->free_slots);
@@ -224,7 +225,7 @@ enum tern_status tern_engine_open(struct tern_engine **out, const struct tern_en
     TRY_GOTO(engine_draft_open(e, err), fail);
     TRY_GOTO(plan_load(e, err), fail);
     TRY_GOTO(pools_init(e, err), fail);
-    if (e->draft.plan && e->draft.mode == TERN_DRAFT_AUTO) TRY_GOTO(draft_calibrate(e, err), fail);
+    if (e->draft.mode == TERN_DRAFT_AUTO) TRY_GOTO(draft_costs_open(e, err), fail);
     memory_tell(e);
     e->load_ns = clock_ns() - start;
     e->options.model_path = NULL; // the caller's strings end here
@@ -242,6 +243,7 @@ void tern_engine_close(struct tern_engine *e) {
     if (!e) return;
     if (e->n_open > 0) TERN_BUG("an engine was closed with %d open sessions", e->n_open);
     engine_draft_close(e);
+    buf_release(&e->draft.profile_text);
     plan_close(e->plan);
     if (e->weights) unit_driver_of(e->unit)->weights_free(e->unit, e->weights);
     unit_close(e->unit);

@@ -74,14 +74,14 @@ static void note_set(struct tern_engine *e, bool is_plain) {
     struct engine_draft *d = &e->draft;
     struct buf b;
     buf_init(&b, ENGINE_DRAFT_NOTE - 1);
+    bool by_text = d->mode == TERN_DRAFT_NGRAM || (d->mode == TERN_DRAFT_AUTO && !d->model);
     if (!is_plain)
-        buf_putf(&b, "%s: %.80s, at most %d tokens a round", draft_mode_name(d->mode),
-                 d->model && d->mode != TERN_DRAFT_NGRAM ? d->model->name : "from the text so far",
-                 draft_max_of(e, d->mode, 0));
-    else if (d->mode == TERN_DRAFT_OFF)
-        buf_puts(&b, "off");
+        buf_putf(&b, "%s: %.80s%s, at most %d tokens a round%s", draft_mode_name(d->mode),
+                 by_text ? "what followed the last words earlier in the text" : d->model->name,
+                 d->mode == TERN_DRAFT_AUTO && d->model ? " and what followed earlier in the text" : "",
+                 draft_max_of(e, d->mode, 0), by_text && !d->model ? "; no draft model is given" : "");
     else
-        buf_putf(&b, "off: %s", e->window < 2 ? "a window of one row checks no drafts" : "no draft model is given");
+        buf_puts(&b, d->mode == TERN_DRAFT_OFF ? "off" : "off: a window of one row checks no drafts");
     if (!b.failed && b.len < sizeof d->note) memcpy(d->note, b.data, b.len + 1);
     buf_release(&b);
 }
@@ -98,7 +98,7 @@ enum tern_status engine_draft_open(struct tern_engine *e, struct tern_err *err) 
         d->n_blocks = int_div_up(e->n_ctx + d->model->drafter->n_rows, OP_BLOCK);
         d->n_rows = e->window + TREE_NODES_MAX;
     }
-    bool is_plain = d->mode == TERN_DRAFT_OFF || e->window < 2 || (!d->model && d->mode != TERN_DRAFT_NGRAM);
+    bool is_plain = d->mode == TERN_DRAFT_OFF || e->window < 2;
     note_set(e, is_plain);
     if (is_plain) d->mode = TERN_DRAFT_OFF;
     return TERN_OK;

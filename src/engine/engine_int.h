@@ -14,6 +14,7 @@
 #include "unit/unit.h"
 #include "plan/plan.h"
 #include "spec/spec.h"
+#include "policy/policy.h"
 
 #define ENGINE_SESSIONS_MAX 256
 #define ENGINE_CTX_MAX (1 << 20)
@@ -24,7 +25,7 @@
 #define SESSION_CHECKPOINTS_MAX 8        // conv slots kept per session besides the live one
 #define ENGINE_BYTES_SPARE (64ull << 20) // left to the system when memory is budgeted
 
-#define ENGINE_DRAFT_NOTE 160
+#define ENGINE_DRAFT_NOTE 240
 // Drafting as the engine sees it. Without a draft model, plan and drafter are NULL and n-grams are all there is.
 struct engine_draft {
     enum tern_draft mode; // never TERN_DRAFT_DEFAULT
@@ -39,8 +40,9 @@ struct engine_draft {
     int32_t *free_lanes;  // stack; lane i has blocks and rows from i * n_blocks, i * n_rows on
     int n_free_lanes;
     struct step_builder commit; // beside the verify step, under the mutex
-    bool has_costs;
-    struct width_costs costs;
+    struct draft_auto chooser;  // what `auto` knows, in ns; under the mutex
+    const char *costs_from;     // where its curves come from, in words; NULL: not yet known
+    struct buf profile_text;    // of the last calibration
 };
 
 struct tern_engine {
@@ -88,7 +90,6 @@ struct session_draft {
     struct ngram *ngram; // NULL until a request drafts with it
     size_t ngram_same;   // its first tokens that are the session's; one more follows them
     int32_t ngram_tail;  // that one
-    struct width width;  // with engine_draft.has_costs
 };
 
 struct tern_session {
@@ -139,8 +140,12 @@ uint64_t engine_draft_bytes(const struct tern_engine *e);
 const char *draft_mode_name(enum tern_draft mode);
 // Most drafted tokens of a round in this mode: of the request, the engine, or the mode's own.
 int draft_max_of(const struct tern_engine *e, enum tern_draft mode, int asked);
-// Measures the cost curves of the width controller on free blocks: at open.
-enum tern_status draft_calibrate(struct tern_engine *e, struct tern_err *err);
+// Measures the cost curves of the width controller on free blocks, for so long about.
+enum tern_status draft_calibrate(struct tern_engine *e, uint64_t budget_ns, struct width_costs *out,
+                                 struct tern_err *err);
+
+// The curves of `auto` at open: from a kept profile, else measured; without a draft model they are guessed later.
+enum tern_status draft_costs_open(struct tern_engine *e, struct tern_err *err);
 
 // … and the session's (session_draft.c). All under the mutex but open and close.
 enum tern_status session_draft_open(struct tern_session *s, struct tern_err *err);

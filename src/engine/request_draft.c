@@ -9,6 +9,12 @@
 #include "request_int.h"
 
 #define NGRAM_LEN_MIN 3 // tokens that must match before what followed them is proposed
+#define SEED_SHARE 4    // of a tree one node in so many may be such a token, in front of the draft model's
+
+// Modes that look for the last words earlier in the text.
+static bool follows_text(enum tern_draft mode) {
+    return mode == TERN_DRAFT_NGRAM || mode == TERN_DRAFT_TREE || mode == TERN_DRAFT_AUTO;
+}
 
 enum tern_status request_draft_init(struct tern_request *r, const struct tern_request_options *o,
                                     struct tern_err *err) {
@@ -27,13 +33,12 @@ enum tern_status request_draft_init(struct tern_request *r, const struct tern_re
         return err_set(err, TERN_INVALID_ARGUMENT,
                        "drafting by %s needs a draft model, and this engine was opened without one",
                        draft_mode_name(d->mode));
-    if (d->mode == TERN_DRAFT_AUTO && e->draft.plan && !e->draft.has_costs)
+    if (d->mode == TERN_DRAFT_AUTO && e->draft.plan && !e->draft.chooser.has_costs)
         return err_set(err, TERN_INVALID_ARGUMENT,
                        "draft auto needs the costs that are measured when an engine opens with draft auto; this one "
                        "was opened with %s",
                        draft_mode_name(e->draft.mode));
-    if (d->mode == TERN_DRAFT_AUTO && !e->draft.plan) d->mode = TERN_DRAFT_OFF; // the engine's note says why
-    if (by_ngram && e->window > 1) TRY(session_ngram_create(r->session, err));
+    if (follows_text(d->mode) && e->window > 1) TRY(session_ngram_create(r->session, err));
     d->max = draft_max_of(e, d->mode, o->draft_max);
     if (d->max < 1) d->mode = TERN_DRAFT_OFF;
     d->noise = (struct tree_noise){
@@ -42,8 +47,10 @@ enum tern_status request_draft_init(struct tern_request *r, const struct tern_re
     return TERN_OK;
 }
 
+// `auto` may never draft here: there the first draft pays for the prompt, and is chosen with that in mind.
 enum tern_status request_draft_prompt(struct tern_request *r, struct tern_err *err) {
-    if (r->draft.mode == TERN_DRAFT_OFF || r->draft.mode == TERN_DRAFT_NGRAM) return TERN_OK;
+    enum tern_draft mode = r->draft.mode;
+    if (mode == TERN_DRAFT_OFF || mode == TERN_DRAFT_NGRAM || mode == TERN_DRAFT_AUTO) return TERN_OK;
     mutex_lock(r->engine->mutex);
     enum tern_status status = session_draft_inject(r->session, err);
     mutex_unlock(r->engine->mutex);
@@ -64,7 +71,8 @@ static int budget_room(const struct tern_request *r) {
     return (int)MIN((size_t)r->draft.max, free_rows);
 }
 
-static enum tern_status tree_propose(struct tern_request *r, int budget, struct tern_err *err) {
+static enum tern_status tree_propose(struct tern_request *r, enum draft_source source, int budget,
+                                     struct tern_err *err) {
     struct tern_session *s = r->session;
     struct engine_draft *ed = &r->engine->draft;
     struct request_draft *d = &r->draft;
@@ -73,12 +81,17 @@ static enum tern_status tree_propose(struct tern_request *r, int budget, struct 
                                                [TERN_DRAFT_TREE] = TREE_CONDITIONED,
                                                [TERN_DRAFT_TREE_BIASED] = TREE_BIASED,
                                                [TERN_DRAFT_TREE_FACTORISED] = TREE_FACTORISED};
-    if (d->mode == TERN_DRAFT_NGRAM) {
+    if (source == DRAFT_NGRAMS) {
         int32_t tokens[TREE_NODES_MAX];
-        session_ngram_follow(s, r->next);
         int n = ngram_propose(s->draft.ngram, NULL, 0, NGRAM_LEN_MIN, tokens, budget);
         token_tree_add_chain(&d->tree, 0, tokens, n, 1 + budget);
         return TERN_OK;
+    }
+    // A tree begins with what followed the same words earlier (3 % more tokens a round: doc/speculation.md).
+    if (methods[d->mode] == TREE_CONDITIONED && s->draft.ngram) {
+        int32_t tokens[TREE_NODES_MAX / SEED_SHARE];
+        int n = ngram_propose(s->draft.ngram, NULL, 0, NGRAM_LEN_MIN, tokens, budget / SEED_SHARE);
+        token_tree_add_chain(&d->tree, 0, tokens, n, 1 + budget);
     }
     TRY(session_draft_inject(s, err));
     d->noise.pos = (int64_t)s->len + 1;
@@ -183,46 +196,61 @@ static enum tern_status tree_run(struct tern_request *r, struct tern_err *err) {
     return status != TERN_OK ? status : committed;
 }
 
-static void plain_count(struct tern_request *r, const struct width_choice *c) {
-    r->draft.n_plain++;
-    if (c) r->draft.n_plain_why[c->reason]++;
-    if (r->engine->draft.plan) r->draft.n_behind++;
+// Source and number of drafted tokens of this round; d->round holds what `auto` thought.
+static enum draft_source source_choose(struct tern_request *r, int room, int *budget) {
+    struct request_draft *d = &r->draft;
+    struct tern_session *s = r->session;
+    *budget = room;
+    if (follows_text(d->mode)) session_ngram_follow(s, r->next);
+    if (d->mode == TERN_DRAFT_NGRAM) return DRAFT_NGRAMS;
+    if (d->mode != TERN_DRAFT_AUTO) return DRAFT_MODEL;
+    int match = ngram_match_len(s->draft.ngram);
+    const struct draft_place place = {.text = width_text_class(&d->text),
+                                      .ctx = (int64_t)s->len,
+                                      .behind = (int)s->draft.pending,
+                                      .budget_max = room,
+                                      .match = match >= NGRAM_LEN_MIN ? match : 0};
+    draft_auto_choose(&r->engine->draft.chooser, &place, &d->round);
+    *budget = d->round.budget;
+    return d->round.source;
 }
 
 static enum tern_status round_run(struct tern_request *r, bool *ran, struct tern_err *err) {
     struct request_draft *d = &r->draft;
-    struct tern_session *s = r->session;
-    bool by_width = d->mode == TERN_DRAFT_AUTO;
-    struct width_input in = {.text = width_text_class(&d->text),
-                             .ctx = (int64_t)s->len,
-                             .pending = d->n_behind,
-                             .budget_max = budget_room(r)};
-    struct width_choice c = {.budget = in.budget_max};
+    int budget = 0;
     uint64_t start = clock_ns();
-    if (by_width) c = width_choose(&s->draft.width, &in);
+    mem_freeze(true);
+    enum draft_source source = source_choose(r, budget_room(r), &budget);
     token_tree_init(&d->tree, r->next);
-    if (c.budget > 0) {
-        mem_freeze(true);
-        enum tern_status status = tree_propose(r, c.budget, err);
-        mem_freeze(false);
-        TRY(status);
-    }
-    d->draft_ns += clock_ns() - start;
+    enum tern_status status = source == DRAFT_NONE ? TERN_OK : tree_propose(r, source, budget, err);
+    mem_freeze(false);
+    uint64_t drafted = clock_ns();
+    d->draft_ns += drafted - start;
+    TRY(status);
     *ran = d->tree.n > 1;
     if (!*ran) {
-        if (by_width) width_observe(&s->draft.width, &in, &c, 0, NULL);
-        if (c.budget > 0) d->n_empty++;
-        plain_count(r, by_width ? &c : NULL);
+        if (source != DRAFT_NONE) d->n_empty++;
+        d->n_plain++;
+        if (d->mode == TERN_DRAFT_AUTO && r->engine->draft.plan) d->n_plain_why[d->round.choice.reason]++;
         return TERN_OK;
     }
-    d->n_behind = 0;
     TRY(tree_run(r, err));
-    if (by_width && !d->ended) width_observe(&s->draft.width, &in, &c, d->tree.n - 1, &d->path);
+    if (d->mode == TERN_DRAFT_AUTO)
+        draft_auto_learn(&r->engine->draft.chooser, &d->round, d->tree.n - 1, d->ended ? NULL : &d->path,
+                         (double)(drafted - start), (double)(clock_ns() - start));
     return TERN_OK;
+}
+
+void request_draft_plain(struct tern_request *r, uint64_t step_ns) {
+    if (r->draft.mode != TERN_DRAFT_AUTO) return;
+    mutex_lock(r->engine->mutex);
+    draft_auto_learn(&r->engine->draft.chooser, &r->draft.round, 0, NULL, 0, (double)step_ns);
+    mutex_unlock(r->engine->mutex);
 }
 
 enum tern_status request_draft_round(struct tern_request *r, bool *ran, struct tern_err *err) {
     *ran = false;
+    r->draft.round = (struct draft_round){.source = DRAFT_NONE, .ctx = (int64_t)r->session->len};
     if (budget_room(r) < 1) return TERN_OK;
     mutex_lock(r->engine->mutex);
     enum tern_status status = round_run(r, ran, err);

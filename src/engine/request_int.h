@@ -21,13 +21,13 @@ enum request_phase { REQUEST_PROMPT, REQUEST_ANSWER, REQUEST_FINISHED, REQUEST_T
 struct request_draft {
     enum tern_draft mode; // never TERN_DRAFT_DEFAULT
     int max;
-    struct tree_noise noise; // of the sampler
-    struct width_text text;  // what the answer is about, for the width controller
-    int n_behind;            // positions of plain rounds that the drafter has not seen
-    bool ended, stopped;     // the walk met the answer's end, by a stop string
-    enum tern_finish finish; // … and why
-    uint32_t want;           // output of the verify step
-    enum tern_status status; // of the walk
+    struct tree_noise noise;  // of the sampler
+    struct width_text text;   // what the answer is about, for the width controller
+    struct draft_round round; // of `auto`
+    bool ended, stopped;      // the walk met the answer's end, by a stop string
+    enum tern_finish finish;  // … and why
+    uint32_t want;            // output of the verify step
+    enum tern_status status;  // of the walk
     struct tern_err *err;
     struct token_tree tree;
     struct accept_path path;
@@ -72,6 +72,7 @@ struct tern_request {
     struct request_draft draft;
     struct tern_usage usage;
     uint64_t created_ns, prompt_ns, first_ns;
+    uint64_t step_ns; // of the last plain run, without waiting for the engine
 };
 
 // Chooses the next token from output out_index of the last run, for position pos: r->next, and the answer grows.
@@ -88,6 +89,8 @@ enum tern_status request_draft_init(struct tern_request *r, const struct tern_re
 enum tern_status request_draft_prompt(struct tern_request *r, struct tern_err *err);
 // One round of speculation from r->next, told and taken. *ran false: nothing was drafted, and a plain step is due.
 enum tern_status request_draft_round(struct tern_request *r, bool *ran, struct tern_err *err);
+// A plain step was taken instead, in so much time.
+void request_draft_plain(struct tern_request *r, uint64_t step_ns);
 void request_draft_marker(struct tern_request *r, struct str bytes); // a control token of the answer
 void request_draft_usage(struct tern_request *r);                    // into r->usage
 

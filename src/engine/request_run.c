@@ -44,9 +44,11 @@ enum tern_status request_choose(struct tern_request *r, uint32_t want, int out_i
 static enum tern_status run_step(struct tern_request *r, const int32_t *ids, int n, uint32_t want, bool keep,
                                  struct tern_err *err) {
     mutex_lock(r->engine->mutex);
+    uint64_t start = clock_ns();
     enum tern_status status = session_run(r->session, ids, n, want, err);
     if (status == TERN_OK && keep) status = session_checkpoint(r->session, err);
     if (status == TERN_OK && want) status = request_choose(r, want, 0, (int64_t)r->session->len, err);
+    r->step_ns = clock_ns() - start;
     mutex_unlock(r->engine->mutex);
     return status;
 }
@@ -114,7 +116,10 @@ static enum tern_status answer_step(struct tern_request *r, struct tern_err *err
     r->next = -1;
     r->usage.n_steps++;
     TRY(run_step(r, &id, 1, request_output(r), false, err));
-    return token_take(r, err);
+    uint64_t start = clock_ns();
+    TRY(token_take(r, err));
+    if (r->phase == REQUEST_ANSWER) request_draft_plain(r, r->step_ns + clock_ns() - start);
+    return TERN_OK;
 }
 
 static void done_tell(struct tern_request *r, struct tern_event *event) {

@@ -12,7 +12,6 @@ enum tern_status session_draft_open(struct tern_session *s, struct tern_err *err
     if (!d->plan) return TERN_OK;
     sd->blocks = mem_calloc((size_t)d->n_blocks, sizeof *sd->blocks);
     if (!sd->blocks) return err_set(err, TERN_NO_MEMORY, "no memory for a session of %d positions", e->n_ctx);
-    if (d->has_costs) TRY(width_init(&sd->width, &d->costs, NULL, 0, err));
     mutex_lock(e->mutex);
     TERN_ASSERT(d->n_free_lanes > 0); // as many as sessions
     sd->lane = d->free_lanes[--d->n_free_lanes];
@@ -72,7 +71,6 @@ enum tern_status session_draft_copy(struct tern_session *to, const struct tern_s
     t->base = f->base;
     t->len = f->len;
     t->pending = f->pending;
-    t->width = f->width;
     return TERN_OK;
 }
 

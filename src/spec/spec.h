@@ -276,10 +276,11 @@ int ngram_extend(const struct ngram *g, struct token_tree *t, int len_min, int n
 // probabilities of the drafter are not used: they promise too much. Budget 0 is plain decoding.
 //
 // Bound: the cost beyond plain decoding stays below WIDTH_LOSS_MAX of the plain cost, in every class, counted from the
-// start; until a class has seen 100 × WIDTH_LOSS_START tokens, below WIDTH_LOSS_START of them. It is kept by credit: a
-// budget is taken only if the class could bear that the round gives one token alone. Gains count as credit up to
+// start, and beside that below WIDTH_LOSS_START plain steps for all classes together. It is kept by credit: a budget is
+// taken only if the class could bear that the round gives one token alone. Gains count as credit up to
 // WIDTH_CREDIT_MAX, so a good hour does not pay for a bad one. Bound and gain are in the curves' unit of cost, and as
-// true as they are.
+// true as they are, so the curves are corrected by what rounds really take (width_times), and a round's own cost counts
+// where it is known.
 //
 // No clock and no random numbers: choices are a function of what went in, so they replay.
 
@@ -287,7 +288,7 @@ int ngram_extend(const struct ngram *g, struct token_tree *t, int len_min, int n
 #define WIDTH_ROWS_MAX 24 // points of a curve over rows
 #define WIDTH_CTX_MAX 8   // … and over context
 #define WIDTH_LOSS_MAX 0.01f
-#define WIDTH_LOSS_START 4.0f // tokens
+#define WIDTH_LOSS_START 4.0f // plain steps
 #define WIDTH_CREDIT_MAX 16.0f
 #define WIDTH_OFF_ROUNDS 512 // plain rounds after which a drafter is better put away
 
@@ -362,9 +363,65 @@ enum tern_status width_costs_set(struct width *w, const struct width_costs *cost
 // What a class starts from, as tokens per round with 1 … n nodes (ascending): rounds is its weight, in rounds.
 void width_prior_set(struct width *w, enum width_class text, const float *tokens, int n, float rounds);
 struct width_choice width_choose(const struct width *w, const struct width_input *in);
-// After a round: n_drafted nodes were verified (0: plain, path is ignored) and path accepted.
+// After a round: n_drafted nodes were verified (0: plain, path is ignored) and path accepted. cost: what the round
+// took, in the curves' unit; 0: as they say. Beyond WIDTH_COST_OUTLIER times what they say it is taken for an
+// interruption.
+#define WIDTH_COST_OUTLIER 4.0
 void width_observe(struct width *w, const struct width_input *in, const struct width_choice *choice, int n_drafted,
-                   const struct accept_path *path);
+                   const struct accept_path *path, double cost);
+
+// Curves corrected by what rounds took. Costs given must exceed 0; about 2 µs a call.
+#define WIDTH_TIMES_KEEP 15
+struct width_series {
+    float v[WIDTH_TIMES_KEEP]; // ring of log(measured / expected), without the load
+    int n, at;
+    float median;
+};
+struct width_times {
+    struct width_costs base;
+    struct width_series verify[WIDTH_ROWS_MAX], draft; // of each width of the curves
+    float load;                                        // log of what all costs are times the base of late
+};
+void width_times_init(struct width_times *t, const struct width_costs *costs);
+// A step of so many rows with all that a round adds but the draft; a draft of so many nodes, catching up not included.
+void width_times_step(struct width_times *t, int rows, int64_t ctx, double cost);
+void width_times_draft(struct width_times *t, int budget, int64_t ctx, double cost);
+void width_times_costs(const struct width_times *t, struct width_costs *out);
+
+// What `auto` does in a round: which source drafts, how many tokens; nothing is always a choice. One for all sessions
+// of an engine: what was learned and lost is counted once. Values in, values out: no clock.
+enum draft_source { DRAFT_NONE, DRAFT_MODEL, DRAFT_NGRAMS };
+struct draft_auto {
+    bool has_model, has_costs;
+    int n_plain; // plain steps seen before there are costs
+    double plain_cost;
+    struct width_times times;
+    struct width width;       // of the draft model
+    struct width ngram_width; // of n-grams: its classes are lengths of the match
+};
+struct draft_place {
+    enum width_class text;
+    int64_t ctx;    // committed positions
+    int behind;     // of these, not yet in the drafter's context
+    int budget_max; // most drafted tokens that fit
+    int match;      // tokens of the text's end that occurred before; 0: too few to draft from
+};
+struct draft_round {
+    enum draft_source source;
+    int budget;
+    bool asked_ngram; // there was a match to choose about
+    int64_t ctx;
+    struct width_input in, ngram_in;
+    struct width_choice choice, ngram_choice;
+};
+void draft_auto_init(struct draft_auto *a, bool has_model);
+// Curves measured beforehand. Without them rounds are plain until a few steps allow a guess; only without a model.
+enum tern_status draft_auto_costs(struct draft_auto *a, const struct width_costs *costs, struct tern_err *err);
+void draft_auto_choose(const struct draft_auto *a, const struct draft_place *at, struct draft_round *out);
+// After the round: n_drafted nodes were checked (0: a plain step) and path accepted (NULL: the answer ended in it, so
+// it says nothing). draft_cost: of its draft, cost: of everything, in the curves' unit.
+void draft_auto_learn(struct draft_auto *a, const struct draft_round *round, int n_drafted,
+                      const struct accept_path *path, double draft_cost, double cost);
 
 // What kind of text an answer is in, from its bytes so far: fences, line shapes and the share of certain signs in the
 // last few hundred bytes, with some inertia. Cheap (a few ns a byte) and wrong at times: it only picks counters.

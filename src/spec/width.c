@@ -187,9 +187,12 @@ static void arms_set(const struct width *w, const struct width_input *in, struct
     }
 }
 
-// What the class may still lose.
-static double credit_of(const struct width_stats *s, double plain) {
-    return MAX((double)WIDTH_LOSS_START * plain, (double)WIDTH_LOSS_MAX * s->plain) - s->loss;
+// What the class may still lose: its own share, or what the others have left of the start's allowance.
+static double credit_of(const struct width *w, const struct width_stats *s, double plain) {
+    double start = (double)WIDTH_LOSS_START * plain;
+    for (int c = 0; c < WIDTH_CLASSES; c++)
+        if (&w->stats[c] != s) start -= MAX(w->stats[c].loss - (double)WIDTH_LOSS_MAX * w->stats[c].plain, 0);
+    return MAX(start, (double)WIDTH_LOSS_MAX * s->plain) - s->loss;
 }
 
 // The best affordable arm, plain included.
@@ -251,7 +254,7 @@ struct width_choice width_choose(const struct width *w, const struct width_input
     float tokens[TREE_NODES_MAX];
     arms_set(w, in, &a);
     expect_tokens(s, tokens);
-    double credit = credit_of(s, (double)a.cost[0]), rate = 0, rate_free = 0;
+    double credit = credit_of(w, s, (double)a.cost[0]), rate = 0, rate_free = 0;
     int at = best_arm(&a, tokens, credit, &rate), wanted = best_arm(&a, tokens, (double)INFINITY, &rate_free);
     enum width_reason reason = WIDTH_BEST;
     if (at > 0) {
@@ -298,7 +301,7 @@ static void doubt(struct width_stats *s, const struct width_choice *choice, int 
 }
 
 void width_observe(struct width *w, const struct width_input *in, const struct width_choice *choice, int n_drafted,
-                   const struct accept_path *path) {
+                   const struct accept_path *path, double measured) {
     struct width_stats *s = &w->stats[in->text];
     double plain = (double)width_cost_round(&w->costs, 0, in->ctx), cost = plain;
     int n_tokens = 1;
@@ -307,6 +310,7 @@ void width_observe(struct width *w, const struct width_input *in, const struct w
     if (n_drafted > 0) {
         cost = (double)width_cost_round(&w->costs, n_drafted, in->ctx) +
                (double)w->costs.catch_up * (double)MAX(in->pending, 0);
+        if (measured > 0) cost = MIN(measured, WIDTH_COST_OUTLIER * cost);
         n_tokens = path->n;
         learn(s, n_drafted, path);
         doubt(s, choice, n_tokens, cost, plain);

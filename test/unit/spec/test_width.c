@@ -104,7 +104,7 @@ static struct accept_path run_round(struct run *r, int stream, enum width_class 
     path_draw(stream, &r->seed, &full);
     p = full;
     p.n = accept_tokens(&full, c.budget);
-    width_observe(&r->w, &in, &c, c.budget, &p);
+    width_observe(&r->w, &in, &c, c.budget, &p, 0);
     double unit = (double)width_cost_round(&r->w.costs, 0, 100);
     r->cost += (double)width_cost_round(&r->w.costs, c.budget, 100);
     r->plain += unit * p.n;
@@ -313,7 +313,7 @@ static void test_pending_and_off(void **state) {
     assert_int_equal(c.budget, 0);
     assert_int_equal(c.reason, WIDTH_NO_CREDIT);
     assert_false(c.off);
-    for (int i = 0; i < WIDTH_OFF_ROUNDS; i++) width_observe(&w, &in, &c, 0, NULL);
+    for (int i = 0; i < WIDTH_OFF_ROUNDS; i++) width_observe(&w, &in, &c, 0, NULL, 0);
     assert_true(width_choose(&w, &in).off);
     in.pending = 0;
     assert_true(width_choose(&w, &in).budget > 0);
