@@ -92,7 +92,7 @@ static struct detected detect(void) {
     if (os_zmm && (d.usable & CPU_AVX2)) d.usable |= d.hardware & CPU_AVX512;
     if (d.usable & CPU_AVX512) d.usable |= d.hardware & CPU_AVX512VNNI;
     if (d.usable & CPU_AVX512VNNI) d.usable |= d.hardware & CPU_AVX512BF16;
-    if ((d.usable & CPU_AVX512VNNI) && (d.hardware & CPU_AMX) && os_tile && amx_permitted()) d.usable |= CPU_AMX;
+    if ((d.usable & CPU_AVX512BF16) && (d.hardware & CPU_AMX) && os_tile && amx_permitted()) d.usable |= CPU_AMX;
     return d;
 }
 #elif defined(__aarch64__)
@@ -184,7 +184,8 @@ void unit_cpu_features_each(void (*fn)(void *arg, const char *feature, bool pres
         bool allowed = (mask & l->isa) != 0, has_kernels = cpu_kernels_isa(l->isa) != 0;
         const char *note = "";
         if (present && !usable)
-            note = "the processor has it, the operating system does not allow it";
+            note = l->isa == CPU_AMX ? "the system gives no permission for tile registers (Linux 5.16 or later does)"
+                                     : "the processor has it, the operating system does not allow it";
         else if (usable && bad_bound)
             note = err.message;
         else if (usable && !allowed)
