@@ -1,5 +1,5 @@
-// The kernels for tile registers on any machine: their source (linear_amx.inc) compiled a second time, against a model of the
-// tile instructions in plain C, and checked like the rows of the kernel list.
+// The kernels for tile registers on any machine: their source (linear_amx.inc) compiled a second time, against a model
+// of the tile instructions in plain C, and checked like the rows of the kernel list.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,9 +25,10 @@ static inline vec_w vec_w_minus(vec_w v, int n) {
 
 #define GROUPS(X)                                                                                                      \
     X(q4_0, CPU_PACK_Q4_0)                                                                                             \
-    X(q4_1, CPU_PACK_Q4_1) X(q5_0, CPU_PACK_Q5_0) X(q5_1, CPU_PACK_Q5_1) X(q8_0, CPU_PACK_Q8_0) X(q4_k, CPU_PACK_Q4_K) \
-        X(q5_k, CPU_PACK_Q5_K) X(q6_k, CPU_PACK_Q6_K) X(iq4_nl, CPU_PACK_IQ4_NL) X(iq4_xs, CPU_PACK_IQ4_XS)            \
-            X(q2_k, CPU_PACK_Q2_K) X(q3_k, CPU_PACK_Q3_K)
+    X(q4_1, CPU_PACK_Q4_1)                                                                                             \
+    X(q5_0, CPU_PACK_Q5_0) X(q5_1, CPU_PACK_Q5_1) X(q8_0, CPU_PACK_Q8_0) X(q4_k, CPU_PACK_Q4_K) X(q5_k, CPU_PACK_Q5_K) \
+        X(q6_k, CPU_PACK_Q6_K) X(iq4_nl, CPU_PACK_IQ4_NL) X(iq4_xs, CPU_PACK_IQ4_XS) X(q2_k, CPU_PACK_Q2_K)            \
+            X(q3_k, CPU_PACK_Q3_K)
 #define DECLARE(name, pack) void LINEAR_NAME(name, nx16)(const struct cpu_linear_args *a);
 GROUPS(DECLARE)
 DECLARE(i8c, CPU_PACK_I8C)
