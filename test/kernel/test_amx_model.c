@@ -23,23 +23,26 @@ static inline vec_w vec_w_minus(vec_w v, int n) {
     return v;
 }
 
-#define GROUPS(X)                                                                                                      \
-    X(q4_0, CPU_PACK_Q4_0)                                                                                             \
-    X(q4_1, CPU_PACK_Q4_1)                                                                                             \
-    X(q5_0, CPU_PACK_Q5_0) X(q5_1, CPU_PACK_Q5_1) X(q8_0, CPU_PACK_Q8_0) X(q4_k, CPU_PACK_Q4_K) X(q5_k, CPU_PACK_Q5_K) \
-        X(q6_k, CPU_PACK_Q6_K) X(iq4_nl, CPU_PACK_IQ4_NL) X(iq4_xs, CPU_PACK_IQ4_XS) X(q2_k, CPU_PACK_Q2_K)            \
-            X(q3_k, CPU_PACK_Q3_K)
+#define BLOCKS_32(X) X(q4_0, Q4_0) X(q4_1, Q4_1) X(q5_0, Q5_0) X(q5_1, Q5_1) X(q8_0, Q8_0) X(iq4_nl, IQ4_NL)
+#define BLOCKS_256(X) X(q4_k, Q4_K) X(q5_k, Q5_K) X(q6_k, Q6_K) X(iq4_xs, IQ4_XS) X(q2_k, Q2_K) X(q3_k, Q3_K)
 #define DECLARE(name, pack) void LINEAR_NAME(name, nx16)(const struct cpu_linear_args *a);
-GROUPS(DECLARE)
-DECLARE(i8c, CPU_PACK_I8C)
+BLOCKS_32(DECLARE)
+BLOCKS_256(DECLARE)
+DECLARE(i8c, I8C)
 void LINEAR_NAME(i8c, 16x16)(const struct cpu_linear_args *a);
 #include "unit/cpu/linear_amx.inc"
 
 // One kernel serves few and many rows: both ranges are checked.
-#define ROWS(name_, pack_)                                                                                         \
-    {.name = "model_" #name_ "_16x16", .fn = (kernel_fn)LINEAR_NAME(name_, nx16), .pack = pack_, .rows_class = 1}, \
-        {.name = "model_" #name_ "_nx16", .fn = (kernel_fn)LINEAR_NAME(name_, nx16), .pack = pack_, .rows_class = 2},
-static const struct kernel_row rows[] = {GROUPS(ROWS) ROWS(i8c, CPU_PACK_I8C)};
+#define ROWS(name_, pack_)                          \
+    {.name = "model_" #name_ "_16x16",              \
+     .fn = (kernel_fn)LINEAR_NAME(name_, nx16),     \
+     .pack = CPU_PACK_##pack_,                      \
+     .rows_class = 1},                              \
+        {.name = "model_" #name_ "_nx16",           \
+         .fn = (kernel_fn)LINEAR_NAME(name_, nx16), \
+         .pack = CPU_PACK_##pack_,                  \
+         .rows_class = 2},
+static const struct kernel_row rows[] = {BLOCKS_32(ROWS) BLOCKS_256(ROWS) ROWS(i8c, I8C)};
 
 static void check_rows(void **state) {
     (void)state;
