@@ -33,6 +33,9 @@ static void hyper_print(const struct model *m) {
     out_putf("layers        %d (%d attention, %d convolution)\n", h->n_layers, h->n_layers - n_conv, n_conv);
     out_putf("width         %d, feed-forward %d\nheads         %d query, %d key/value, of %d\n", h->n_embd, h->n_ff,
              h->n_head, h->n_head_kv, h->head_dim);
+    if (h->n_expert > 0)
+        out_putf("experts       %d of %d for each token, feed-forward %d\n", h->n_expert_used, h->n_expert,
+                 h->n_ff_expert);
     out_putf("vocabulary    %d rows, %d used\ncontext       %d\nidentity      %.16s\n", h->n_vocab, h->n_vocab_used,
              h->n_ctx, m->digest);
     if (m->warning.len) out_putf("note          %.*s\n", (int)m->warning.len, m->warning.data);

@@ -47,6 +47,8 @@ static int64_t dim_size(const struct binder *b, enum dim dim, int layer) {
     case DIM_EMBD3: return 3 * (int64_t)h->n_embd;
     case DIM_TAPS: return h->conv_len;
     case DIM_ONE: return 1;
+    case DIM_EXPERTS: return h->n_expert;
+    case DIM_FF_EXPERT: return h->n_ff_expert;
     case DIM_FEATURES: return (int64_t)d->n_features * d->n_embd_target;
     case DIM_RANK: return d->markov_rank;
     case DIM_RANK3: return 3 * (int64_t)d->markov_rank;
@@ -178,9 +180,65 @@ static enum tern_status row_bind(struct binder *b, const struct arch_tensor *row
     return TERN_OK;
 }
 
-static bool row_applies(const struct arch_tensor *row, enum layer_kind kind) {
-    return row->where == WHERE_LAYER || (row->where == WHERE_ATTENTION && kind == LAYER_ATTENTION) ||
-           (row->where == WHERE_CONV && kind == LAYER_CONV);
+static bool row_applies(const struct binder *b, const struct arch_tensor *row, int layer) {
+    bool routed = b->p->routed[layer];
+    switch (row->where) {
+    case WHERE_LAYER: return true;
+    case WHERE_ATTENTION: return b->p->kinds[layer] == LAYER_ATTENTION;
+    case WHERE_CONV: return b->p->kinds[layer] == LAYER_CONV;
+    case WHERE_DENSE: return !routed;
+    case WHERE_ROUTED: return routed;
+    case WHERE_ROUTER_BIAS: return routed && b->p->has_router_bias;
+    default: return false;
+    }
+}
+
+// Expert e of the tensor of all: a tensor of its own, cut out of that one's bytes.
+static enum tern_status expert_cut(const struct binder *b, const struct tensor *t, struct tensor *out, int e,
+                                   struct tern_err *err) {
+    char name[NAME_BUF];
+    snprintf(name, sizeof(name), "%.*s[%d]", SHOW(t->name), e);
+    *out = *t;
+    TRY(source_strdup(b->s, &out->name, str_from(name), err));
+    out->n_dims = 2;
+    out->ne[2] = out->ne[3] = 1;
+    out->n_bytes = t->n_bytes / (uint64_t)b->p->hyper.n_expert;
+    out->data = t->data + (uint64_t)e * out->n_bytes;
+    out->whole = table_find(b->s, t->name);
+    return TERN_OK;
+}
+
+static enum tern_status expert_row_bind(const struct binder *b, const struct arch_tensor *row, int layer,
+                                        struct model_expert *experts, struct tern_err *err) {
+    char name[NAME_BUF], full[NAME_BUF];
+    int n = b->p->hyper.n_expert;
+    int64_t ne[3] = {dim_size(b, row->ne0, layer), dim_size(b, row->ne1, layer), n};
+    const struct tensor *t = NULL;
+    struct tensor *cuts = NULL;
+    const char *of_layer = layer_name(row->name[b->is_hf ? NAME_HF : NAME_GGUF], layer, name);
+    if (!b->is_hf) {
+        TRY(tensor_take(b, of_layer, 3, ne, false, &t, err));
+        TRY(source_alloc(b->s, &cuts, (size_t)n, sizeof(*cuts), err));
+    }
+    for (int e = 0; e < n; e++) {
+        const struct tensor *one = b->is_hf ? NULL : &cuts[e];
+        if (b->is_hf)
+            TRY(tensor_take(b, layer_name(of_layer, e, full), 2, ne, false, &one, err));
+        else
+            TRY(expert_cut(b, t, &cuts[e], e, err));
+        memcpy((char *)&experts[e] + row->field, &one, sizeof(one));
+    }
+    return TERN_OK;
+}
+
+static enum tern_status experts_bind(const struct binder *b, int layer, struct tern_err *err) {
+    struct model_expert *experts;
+    TRY(source_alloc(b->s, &experts, (size_t)b->p->hyper.n_expert, sizeof(*experts), err));
+    for (int k = 0; k < b->arch->n_tensors; k++)
+        if (b->arch->tensors[k].where == WHERE_EXPERT)
+            TRY(expert_row_bind(b, &b->arch->tensors[k], layer, experts, err));
+    b->m->layers[layer].experts = experts;
+    return TERN_OK;
 }
 
 static bool part_applies(const struct binder *b, const struct arch_tensor *row) {
@@ -237,7 +295,8 @@ enum tern_status arch_bind(struct model *m, const struct model_arch_kind *arch, 
         m->layers[i].kind = p->kinds[i];
         m->layers[i].n_head_kv = p->n_head_kv[i];
         for (int k = 0; k < arch->n_tensors; k++)
-            if (row_applies(&arch->tensors[k], p->kinds[i])) TRY(row_bind(&b, &arch->tensors[k], i, err));
+            if (row_applies(&b, &arch->tensors[k], i)) TRY(row_bind(&b, &arch->tensors[k], i, err));
+        if (p->routed[i]) TRY(experts_bind(&b, i, err));
     }
     return leftovers_check(&b, err);
 }

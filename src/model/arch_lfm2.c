@@ -1,6 +1,6 @@
-// LFM2 and LFM2.5, dense: attention layers with per-head q/k norms between gated short convolutions; any layer map, any
-// tap count. RoPE pairs are half-split in both file kinds. The embedding output is not normalised: the tensor that GGUF
-// calls token_embd_norm is the norm before the logits.
+// LFM2 and LFM2.5, dense or with experts behind the first dense layers (lfm2moe): attention layers with per-head q/k
+// norms between gated short convolutions; any layer map, any tap count. RoPE pairs are half-split in both file kinds.
+// The embedding output is not normalised: the tensor that GGUF calls token_embd_norm is the norm before the logits.
 #include "base/base.h"
 #include "model/model_int.h"
 
@@ -81,21 +81,51 @@ static const struct arch_tensor lfm2_tensors[] = {
      DIM_NONE,
      true},
     {{"blk.%d.ffn_gate.weight", HF_LAYER "feed_forward.w1.weight", NULL},
-     WHERE_LAYER,
+     WHERE_DENSE,
      LAYER(ffn_gate),
      DIM_EMBD,
      DIM_FF,
      false},
     {{"blk.%d.ffn_up.weight", HF_LAYER "feed_forward.w3.weight", NULL},
-     WHERE_LAYER,
+     WHERE_DENSE,
      LAYER(ffn_up),
      DIM_EMBD,
      DIM_FF,
      false},
     {{"blk.%d.ffn_down.weight", HF_LAYER "feed_forward.w2.weight", NULL},
-     WHERE_LAYER,
+     WHERE_DENSE,
      LAYER(ffn_down),
      DIM_FF,
+     DIM_EMBD,
+     false},
+    {{"blk.%d.ffn_gate_inp.weight", HF_LAYER "feed_forward.gate.weight", NULL},
+     WHERE_ROUTED,
+     LAYER(router),
+     DIM_EMBD,
+     DIM_EXPERTS,
+     true},
+    {{"blk.%d.exp_probs_b.bias", HF_LAYER "feed_forward.expert_bias", NULL},
+     WHERE_ROUTER_BIAS,
+     LAYER(router_bias),
+     DIM_EXPERTS,
+     DIM_NONE,
+     true},
+    {{"blk.%d.ffn_gate_exps.weight", HF_LAYER "feed_forward.experts.%d.w1.weight", NULL},
+     WHERE_EXPERT,
+     offsetof(struct model_expert, gate),
+     DIM_EMBD,
+     DIM_FF_EXPERT,
+     false},
+    {{"blk.%d.ffn_up_exps.weight", HF_LAYER "feed_forward.experts.%d.w3.weight", NULL},
+     WHERE_EXPERT,
+     offsetof(struct model_expert, up),
+     DIM_EMBD,
+     DIM_FF_EXPERT,
+     false},
+    {{"blk.%d.ffn_down_exps.weight", HF_LAYER "feed_forward.experts.%d.w2.weight", NULL},
+     WHERE_EXPERT,
+     offsetof(struct model_expert, down),
+     DIM_FF_EXPERT,
      DIM_EMBD,
      false},
 };
@@ -122,9 +152,23 @@ static bool has_conv(const struct model_params *p) {
     return false;
 }
 
+// Does the first layer with experts have the tensor?
+static bool first_routed_has(const struct model_params *p, const struct model_source *s, const char *name) {
+    char full[MODEL_NAME_MAX];
+    int i = 0;
+    while (i < p->hyper.n_layers && !p->routed[i]) i++;
+    snprintf(full, sizeof(full), "blk.%d.%s", i, name);
+    return table_find(s, str_from(full)) != NULL;
+}
+
 static enum tern_status params_gguf(struct model_params *p, struct model_source *s, struct tern_err *err) {
     TRY(gguf_params_common(p, s, err));
-    if (p->hyper.rope_base == 0) return err_set(err, TERN_BAD_FORMAT, "key lfm2.rope.freq_base is missing");
+    if (p->hyper.rope_base == 0) return err_set(err, TERN_BAD_FORMAT, "key %s.rope.freq_base is missing", s->gguf.arch);
+    if (p->arch == &arch_lfm2moe) {
+        p->hyper.router_sigmoid = true;
+        TRY(moe_params_gguf(p, &s->gguf, err));
+        p->has_router_bias = first_routed_has(p, s, "exp_probs_b.bias");
+    }
     if (has_conv(p)) {
         int64_t n;
         TRY(gguf_need_int(&s->gguf, "@shortconv.l_cache", 1, MODEL_CONV_LEN_MAX, &n, err));
@@ -201,6 +245,20 @@ static enum tern_status params_hf(struct model_params *p, struct model_source *s
     return hf_rope_read(p, s, c, 1e6, err);
 }
 
+static enum tern_status params_hf_moe(struct model_params *p, struct model_source *s, const struct hf_config *c,
+                                      struct tern_err *err) {
+    TRY(params_hf(p, s, c, err));
+    p->hyper.router_sigmoid = true;
+    TRY(moe_params_hf(p, c, err));
+    int64_t n_dense = c->n_dense_layers == HF_ABSENT ? 2 : c->n_dense_layers; // the class default
+    if (n_dense < 0 || n_dense > p->hyper.n_layers)
+        return err_set(err, TERN_BAD_FORMAT, "config.json: num_dense_layers is %lld, must be 0 to %d",
+                       (long long)n_dense, p->hyper.n_layers);
+    moe_layers_set(p, (int)n_dense);
+    p->has_router_bias = c->router_bias != 0;
+    return TERN_OK;
+}
+
 const struct model_arch_kind arch_lfm2 = {
     .name = "lfm2",
     .hf_type = "lfm2",
@@ -212,4 +270,18 @@ const struct model_arch_kind arch_lfm2 = {
     .ff_name = {"blk.0.ffn_gate.weight", "model.layers.0.feed_forward.w1.weight"},
     .params_gguf = params_gguf,
     .params_hf = params_hf,
+};
+
+const struct model_arch_kind arch_lfm2moe = {
+    .name = "lfm2moe",
+    .hf_type = "lfm2_moe",
+    .rope_gguf = ROPE_HALF,
+    .rope_hf = ROPE_HALF,
+    .tied_default = true,
+    .has_experts = true,
+    .tensors = lfm2_tensors,
+    .n_tensors = ARRAY_LEN(lfm2_tensors),
+    .ff_name = {"blk.0.ffn_gate.weight", "model.layers.0.feed_forward.w1.weight"},
+    .params_gguf = params_gguf,
+    .params_hf = params_hf_moe,
 };

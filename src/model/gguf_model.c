@@ -128,17 +128,19 @@ enum tern_status gguf_bind(struct model *m, struct tern_err *err) {
     if (name.len == 0) return err_set(err, TERN_BAD_FORMAT, "key general.architecture is missing or empty");
     TRY(arch_get_gguf(&arch, name, err));
     TRY(gguf_general_check(&s->gguf, m, err));
+    p.arch = arch;
     TRY(arch->params_gguf(&p, s, err));
     TRY(arch_bind(m, arch, &p, err));
     return gguf_vocab_read(m, err);
 }
 
 // Keys that change the computation and that no architecture here has. A drafter's block is not causal.
-static enum tern_status unsupported_keys(const struct gguf *g, bool is_drafter, struct tern_err *err) {
+static enum tern_status unsupported_keys(const struct gguf *g, bool is_drafter, bool has_experts,
+                                         struct tern_err *err) {
     int64_t experts = 0, window = 0;
     int causal = 1;
     TRY(gguf_opt_int(g, "@expert_count", 0, UINT32_MAX, &experts, err));
-    if (experts > 0)
+    if (experts > 0 && !has_experts)
         return err_set(err, TERN_UNSUPPORTED, "a mixture of %lld experts is not supported", (long long)experts);
     TRY(gguf_opt_bool(g, "@attention.causal", &causal, err));
     if (!causal && !is_drafter)
@@ -206,7 +208,7 @@ enum tern_status gguf_params_common(struct model_params *p, struct model_source 
     struct model_hyper *h = &p->hyper;
     int64_t n_layers, n_embd, n_ctx, n_vocab = 0;
     double eps, base = 0;
-    TRY(unsupported_keys(g, p->drafter != NULL, err));
+    TRY(unsupported_keys(g, p->drafter != NULL, p->arch && p->arch->has_experts, err));
     TRY(gguf_need_int(g, "@block_count", 1, MODEL_LAYERS_MAX, &n_layers, err));
     TRY(gguf_need_int(g, "@embedding_length", 1, MODEL_EMBD_MAX, &n_embd, err));
     TRY(gguf_need_int(g, "@context_length", 1, MODEL_CTX_MAX, &n_ctx, err));

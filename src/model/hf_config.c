@@ -166,22 +166,33 @@ static enum tern_status layer_types(const struct reading *r, void *base, const s
     }
 }
 
-static enum tern_status attn_idxs(const struct reading *r, void *base, const struct json_item *first) {
-    struct hf_config *c = base;
+// A list of layer numbers, none of them twice.
+static enum tern_status layer_list(const struct reading *r, const char *name, int32_t **out, int *n,
+                                   const struct json_item *first) {
     struct json_item it;
-    if (first->event != JSON_ARRAY) return wrong_type(r, "full_attn_idxs", "a list of integers", first->pos);
-    TRY(source_alloc(r->s, &c->attn_idxs, MODEL_LAYERS_MAX, sizeof(*c->attn_idxs), r->err));
-    for (c->n_attn_idxs = 0;; c->n_attn_idxs++) {
+    if (first->event != JSON_ARRAY) return wrong_type(r, name, "a list of integers", first->pos);
+    TRY(source_alloc(r->s, out, MODEL_LAYERS_MAX, sizeof(**out), r->err));
+    for (*n = 0;; ++*n) {
         TRY(json_step(r->j, &it, r->err));
         if (it.event == JSON_ARRAY_END) return TERN_OK;
         if (it.event != JSON_NUMBER || !it.is_int || it.integer < 0 || it.integer >= MODEL_LAYERS_MAX)
-            return wrong_type(r, "full_attn_idxs", "a list of layer numbers", it.pos);
-        for (int k = 0; k < c->n_attn_idxs; k++)
-            if (c->attn_idxs[k] == it.integer)
-                return err_set_at(r->err, TERN_BAD_FORMAT, (int64_t)it.pos, "%s: full_attn_idxs names layer %lld twice",
-                                  r->where, (long long)it.integer);
-        c->attn_idxs[c->n_attn_idxs] = (int32_t)it.integer;
+            return wrong_type(r, name, "a list of layer numbers", it.pos);
+        for (int k = 0; k < *n; k++)
+            if ((*out)[k] == it.integer)
+                return err_set_at(r->err, TERN_BAD_FORMAT, (int64_t)it.pos, "%s: %s names layer %lld twice", r->where,
+                                  name, (long long)it.integer);
+        (*out)[*n] = (int32_t)it.integer;
     }
+}
+
+static enum tern_status attn_idxs(const struct reading *r, void *base, const struct json_item *first) {
+    struct hf_config *c = base;
+    return layer_list(r, "full_attn_idxs", &c->attn_idxs, &c->n_attn_idxs, first);
+}
+
+static enum tern_status dense_layers(const struct reading *r, void *base, const struct json_item *first) {
+    struct hf_config *c = base;
+    return layer_list(r, "mlp_only_layers", &c->dense_layers, &c->n_dense_list, first);
 }
 
 static enum tern_status quantization(const struct reading *r, void *base, const struct json_item *first) {
@@ -243,6 +254,16 @@ static const struct field config_fields[] = {
     {"block_ffn_dim_multiplier", FIELD_REAL, CONFIG(ff_multiplier), NULL},
     {"block_auto_adjust_ff_dim", FIELD_FLAG, CONFIG(ff_adjust), NULL},
     {"conv_L_cache", FIELD_INT, CONFIG(conv_len), NULL},
+    {"num_experts", FIELD_INT, CONFIG(n_expert), NULL},
+    {"num_local_experts", FIELD_INT, CONFIG(n_expert_local), NULL}, // how transformers 5 writes it
+    {"num_experts_per_tok", FIELD_INT, CONFIG(n_expert_used), NULL},
+    {"moe_intermediate_size", FIELD_INT, CONFIG(ff_expert), NULL},
+    {"num_dense_layers", FIELD_INT, CONFIG(n_dense_layers), NULL},
+    {"decoder_sparse_step", FIELD_INT, CONFIG(sparse_step), NULL},
+    {"mlp_only_layers", FIELD_OTHER, 0, dense_layers},
+    {"routed_scaling_factor", FIELD_REAL, CONFIG(router_scale), NULL},
+    {"norm_topk_prob", FIELD_FLAG, CONFIG(router_norm), NULL},
+    {"use_expert_bias", FIELD_FLAG, CONFIG(router_bias), NULL},
     {"conv_bias", FIELD_FLAG, CONFIG(conv_bias), NULL},
     {"rms_norm_eps", FIELD_REAL, CONFIG(rms_norm_eps), NULL},
     {"norm_eps", FIELD_REAL, CONFIG(norm_eps), NULL},
@@ -330,6 +351,16 @@ enum tern_status hf_config_parse(struct hf_config *c, struct model_source *s, st
         .block_ff_dim = HF_ABSENT,
         .block_multiple_of = HF_ABSENT,
         .conv_len = HF_ABSENT,
+        .n_expert = HF_ABSENT,
+        .n_expert_local = HF_ABSENT,
+        .n_expert_used = HF_ABSENT,
+        .ff_expert = HF_ABSENT,
+        .n_dense_layers = HF_ABSENT,
+        .sparse_step = HF_ABSENT,
+        .router_scale = NAN,
+        .router_norm = -1,
+        .router_bias = -1,
+        .n_dense_list = -1,
         .rms_norm_eps = NAN,
         .norm_eps = NAN,
         .rope_theta = NAN,

@@ -27,6 +27,7 @@
 #define MODEL_HEAD_DIM_MAX 1024
 #define MODEL_CONV_LEN_MAX 64
 #define MODEL_CTX_MAX (1 << 26)
+#define MODEL_EXPERTS_MAX 1024
 #define MODEL_FEATURES_MAX 16   // target layers that a drafter reads
 #define MODEL_DRAFT_ROWS_MAX 64 // rows of a drafter's block
 #define MODEL_MARKOV_RANK_MAX 4096
@@ -39,13 +40,19 @@ struct tensor {
                                 // unused are 1
     const uint8_t *data;        // little-endian, possibly unaligned
     uint64_t n_bytes;
-    int shard; // index of the file it lies in
+    int shard;                  // index of the file it lies in
+    const struct tensor *whole; // the tensor of the table that this one is a slice of, else NULL
 };
 
 enum layer_kind { LAYER_ATTENTION, LAYER_CONV };
 enum rope_kind {
     ROPE_HALF,        // pairs (i, i + d/2): "NeoX"
     ROPE_INTERLEAVED, // pairs (2i, 2i + 1)
+};
+
+// One of the feed-forward parts that a row may be sent to.
+struct model_expert {
+    const struct tensor *gate, *up, *down; // [n_ff_expert, n_embd] x2, [n_embd, n_ff_expert]
 };
 
 // Weights of one layer; NULL where the architecture has none. Matrices are [n_out, n_in], that is ne = {n_in, n_out}.
@@ -60,7 +67,10 @@ struct model_layer {
     const struct tensor *conv_taps;                    // [n_embd, conv_len], oldest tap first
     const struct tensor *conv_out;                     // [n_embd, n_embd]
     const struct tensor *ffn_norm;                     // [n_embd]
-    const struct tensor *ffn_gate, *ffn_up, *ffn_down; // [n_ff, n_embd] x2, [n_embd, n_ff]
+    const struct tensor *ffn_gate, *ffn_up, *ffn_down; // [n_ff, n_embd] x2, [n_embd, n_ff]; NULL with experts
+    const struct tensor *router;        // [n_expert, n_embd], a float format; NULL: no experts in this layer
+    const struct tensor *router_bias;   // [n_expert], added for the choice alone; or NULL
+    const struct model_expert *experts; // [n_expert]
 };
 
 struct model_hyper {
@@ -70,6 +80,12 @@ struct model_hyper {
     int n_head_kv; // the largest over layers
     int head_dim;  // even
     int n_ff;
+    int n_expert;        // 0: no layer has experts
+    int n_expert_used;   // by each row
+    int n_ff_expert;     // width of one
+    bool router_sigmoid; // scores by sigmoid, else softmax over all experts
+    bool router_norm;    // the chosen scores are divided by their sum (plus router_eps)
+    float router_eps, router_scale;
     int n_vocab; // rows of the embedding; ids >= n_vocab_used are padding and never sampled
     int n_vocab_used;
     int n_ctx;    // positions the model was made for
@@ -237,6 +253,7 @@ struct model_shape {
     const char *name; // "lfm2-350m", "lfm2-1.2b", "lfm2.5-2.6b", "llama-7b"
     struct model_hyper hyper;
     uint64_t attn_layers_mask; // bit i: layer i is attention
+    int n_dense_layers;        // the first so many have no experts, where hyper.n_expert is set
     bool is_llama;
     bool tied;
 };

@@ -96,7 +96,8 @@ struct gguf {
 struct shape_block { // memory of one made tensor
     void *data;
     size_t size;
-    int tensor; // index in the table
+    int tensor;       // index in the table
+    uint64_t dropped; // bytes of its slices that were given up
 };
 
 #define SOURCE_EXTRA_MAX 6
@@ -169,15 +170,18 @@ const struct tensor *table_find(const struct model_source *s, struct str name);
 
 // What a file says, each value checked for its range, before the tensors are looked at.
 struct model_params {
-    struct model_drafter *drafter; // of a drafter, filled but for its tensors; else NULL
-    bool has_conf;                 // a drafter with a confidence head
-    struct model_hyper hyper;      // n_vocab: rows said, 0 = not said; n_ff: width said, 0 = not said
-    enum layer_kind *kinds;        // [n_layers]
-    int *n_head_kv;                // [n_layers]
-    int tied;                      // 1, 0, or -1: not said
-    const char *ff_key;            // where n_ff was said
-    const char *vocab_key;         // where n_vocab was said
-    bool vocab_may_be_less;        // rows may exceed the number said
+    const struct model_arch_kind *arch; // GGUF, but for drafters: whose keys these are
+    struct model_drafter *drafter;      // of a drafter, filled but for its tensors; else NULL
+    bool has_conf;                      // a drafter with a confidence head
+    struct model_hyper hyper;           // n_vocab: rows said, 0 = not said; n_ff: width said, 0 = not said
+    enum layer_kind *kinds;             // [n_layers]
+    int *n_head_kv;                     // [n_layers]
+    bool *routed;                       // [n_layers] has experts
+    bool has_router_bias;
+    int tied;               // 1, 0, or -1: not said
+    const char *ff_key;     // where n_ff was said
+    const char *vocab_key;  // where n_vocab was said
+    bool vocab_may_be_less; // rows may exceed the number said
 };
 
 // Sizes that tensors are made of.
@@ -192,6 +196,8 @@ enum dim {
     DIM_EMBD3, // 3 * n_embd
     DIM_TAPS,
     DIM_ONE,
+    DIM_EXPERTS,
+    DIM_FF_EXPERT,
     DIM_FEATURES, // drafters: n_features * n_embd of the target
     DIM_RANK,     // of the Markov head
     DIM_RANK3,    // 3 * rank
@@ -205,6 +211,10 @@ enum arch_where {
     WHERE_LAYER,
     WHERE_ATTENTION,
     WHERE_CONV,
+    WHERE_DENSE,       // feed-forward part of a layer without experts
+    WHERE_ROUTED,      // of a layer with experts
+    WHERE_ROUTER_BIAS, // the same, where the model has one
+    WHERE_EXPERT,      // GGUF: one tensor [n_expert, ne1, ne0]; Hugging Face: one per expert, %d twice in the name
     WHERE_DRAFTER,
     WHERE_MARKOV,
     WHERE_GATED,
@@ -216,7 +226,7 @@ enum arch_name { NAME_GGUF, NAME_HF, NAME_GGUF_ALT, NAME_COUNT };
 struct arch_tensor {
     const char *name[NAME_COUNT]; // with %d for the layer
     enum arch_where where;
-    size_t field;      // offset in struct model (global), struct model_layer or struct model_drafter
+    size_t field;      // offset in struct model (global), struct model_layer, model_expert or model_drafter
     enum dim ne0, ne1; // ne1 DIM_NONE: a vector
     bool is_small;     // norm or taps: F32, F16 or BF16 only
 };
@@ -226,6 +236,7 @@ struct model_arch_kind {
     const char *hf_type; // config.json model_type
     enum rope_kind rope_gguf, rope_hf;
     bool tied_default; // config.json says nothing
+    bool has_experts;  // else files that have them are refused
     const struct arch_tensor *tensors;
     int n_tensors;
     const char *ff_name[2]; // tensor of layer 0 that tells the width: GGUF, Hugging Face
@@ -233,7 +244,7 @@ struct model_arch_kind {
     enum tern_status (*params_hf)(struct model_params *p, struct model_source *s, const struct hf_config *c,
                                   struct tern_err *err);
 };
-extern const struct model_arch_kind arch_lfm2, arch_llama, arch_qwen3;
+extern const struct model_arch_kind arch_lfm2, arch_lfm2moe, arch_llama, arch_qwen3, arch_qwen3moe;
 extern const struct model_arch_kind *const arch_list[]; // ends with NULL
 enum tern_status arch_get_gguf(const struct model_arch_kind **out, struct str name, struct tern_err *err);
 enum tern_status arch_get_hf(const struct model_arch_kind **out, struct str type, struct str class_name,
@@ -263,6 +274,10 @@ enum tern_status rope_factors_linear(struct model_params *p, struct model_source
                                      struct tern_err *err);
 enum tern_status rope_factors_tensor(struct model_params *p, struct model_source *s, const char *name,
                                      struct tern_err *err);
+// Experts: arch_moe.c. Keys or fields into the hyper-parameters, checked; n_dense layers from the first on have none.
+enum tern_status moe_params_gguf(struct model_params *p, const struct gguf *g, struct tern_err *err);
+enum tern_status moe_params_hf(struct model_params *p, const struct hf_config *c, struct tern_err *err);
+void moe_layers_set(struct model_params *p, int n_dense);
 // Binds every tensor of the architecture by name and shape; refuses missing, misshapen and left-over ones.
 enum tern_status arch_bind(struct model *m, const struct model_arch_kind *arch, struct model_params *p,
                            struct tern_err *err);
@@ -337,6 +352,11 @@ enum hf_layer_type { HF_LAYER_CONV, HF_LAYER_FULL, HF_LAYER_SLIDING };
 struct hf_config {
     int64_t hidden_size, n_layers, n_head, n_head_kv, head_dim, intermediate_size, vocab_size, n_ctx;
     int64_t block_ff_dim, block_multiple_of, conv_len;
+    int64_t n_expert, n_expert_local, n_expert_used, ff_expert, n_dense_layers, sparse_step;
+    double router_scale;
+    int router_norm, router_bias; // flags
+    int32_t *dense_layers;        // [n_dense_list] mlp_only_layers
+    int n_dense_list;             // -1: absent
     double rms_norm_eps, norm_eps, rope_theta, theta, ff_multiplier, partial_rotary;
     int tie_word_embeddings, tie_embedding, ff_adjust, conv_bias, attention_bias, mlp_bias;
     int rope_is_neox_style, use_sliding_window;

@@ -181,7 +181,11 @@ void model_tensor_drop(const struct model *m, const struct tensor *t) {
     struct model_source *s = m->source;
     for (int i = 0; i < s->n_blocks; i++) {
         struct shape_block *b = &s->blocks[i];
-        if (&s->tensors[b->tensor] != t || !b->data) continue;
+        if (&s->tensors[b->tensor] != (t->whole ? t->whole : t) || !b->data) continue;
+        if (t->whole) { // the bytes go with the last slice
+            b->dropped += t->n_bytes;
+            if (b->dropped < s->tensors[b->tensor].n_bytes) return;
+        }
         mem_unmap(b->data, b->size);
         b->data = NULL;
         s->tensors[b->tensor].data = NULL;

@@ -26,6 +26,29 @@ const struct model_shape model_shapes[] = {
      .hyper = LFM2(30, 2048, 32, 10752, 128000, 1e7f),
      .attn_layers_mask = LFM2_30,
      .tied = true},
+    {.name = "lfm2-8b-a1b",
+     .hyper = {.n_layers = 24,
+               .n_embd = 2048,
+               .n_head = 32,
+               .n_head_kv = 8,
+               .head_dim = 64,
+               .n_ff = 7168,
+               .n_expert = 32,
+               .n_expert_used = 4,
+               .n_ff_expert = 1792,
+               .router_sigmoid = true,
+               .router_norm = true,
+               .router_eps = 1e-6f,
+               .router_scale = 1,
+               .n_vocab = 65536,
+               .n_ctx = 128000,
+               .conv_len = 3,
+               .norm_eps = 1e-5f,
+               .rope_base = 1e6f,
+               .rope = ROPE_HALF},
+     .attn_layers_mask = BIT(2) | BIT(6) | BIT(10) | BIT(14) | BIT(18) | BIT(21),
+     .n_dense_layers = 2,
+     .tied = true},
     {.name = "llama-7b",
      .hyper = {.n_layers = 32,
                .n_embd = 4096,
@@ -61,6 +84,10 @@ static enum tern_status shape_check(const struct model_shape *x, struct tern_err
               h->n_ctx <= MODEL_CTX_MAX && h->norm_eps > 0 && h->rope_base >= 1;
     uint64_t all = h->n_layers >= 64 ? UINT64_MAX : BIT(h->n_layers) - 1;
     bool has_conv = (x->attn_layers_mask & all) != all;
+    if (h->n_expert != 0)
+        ok = ok && !x->is_llama && h->n_expert > 0 && h->n_expert <= MODEL_EXPERTS_MAX && h->n_expert_used >= 1 &&
+             h->n_expert_used <= h->n_expert && h->n_ff_expert >= 1 && h->n_ff_expert <= MODEL_FF_MAX &&
+             h->router_scale > 0 && x->n_dense_layers >= 0 && x->n_dense_layers <= h->n_layers;
     if (has_conv) ok = ok && !x->is_llama && h->conv_len >= 1 && h->conv_len <= MODEL_CONV_LEN_MAX;
     if (ok) return TERN_OK;
     return err_set(err, TERN_INVALID_ARGUMENT, "shape %s: a size is out of range", x->name ? x->name : "(unnamed)");
@@ -70,7 +97,8 @@ static bool is_embedding(const char *name) { return strcmp(name, "token_embd.wei
 
 static double std_of(const struct maker *k, const char *name, bool is_small, int64_t n_in) {
     if (is_embedding(name)) return EMBEDDING_STD;
-    if (is_small) return k->shape->hyper.conv_len ? 1.0 / k->shape->hyper.conv_len : 1.0; // taps; norms are set apart
+    if (is_small && n_in == k->shape->hyper.conv_len)
+        return k->shape->hyper.conv_len ? 1.0 / k->shape->hyper.conv_len : 1.0; // taps
     return 1.0 / sqrt((double)n_in);
 }
 
@@ -92,15 +120,20 @@ static enum tern_status data_make(struct maker *k, int at, bool is_small, struct
         return TERN_OK;
     }
     struct shape_fill f = {t->format, k->seed + (uint64_t)at * 0x10001u, std_of(k, t->name.data, is_small, t->ne[0]),
-                           t->ne[0], t->ne[1]};
+                           t->ne[0], t->ne[1] * t->ne[2]};
     shape_fill_rows(b->data, &f);
     return TERN_OK;
 }
 
-static enum tern_status tensor_make(struct maker *k, const char *name, int64_t ne0, int64_t ne1, bool is_small,
-                                    struct tern_err *err) {
+// ne1, ne2: 0 where there is no such dimension.
+static enum tern_status tensor_make(struct maker *k, const char *name, int64_t ne0, int64_t ne1, int64_t ne2,
+                                    bool is_small, struct tern_err *err) {
     struct model_source *s = k->s;
-    struct table_entry e = {.name = str_from(name), .n_dims = ne1 ? 2 : 1, .ne = {(uint64_t)ne0, (uint64_t)ne1}};
+    struct table_entry e = {.name = str_from(name),
+                            .n_dims = ne2   ? 3
+                                      : ne1 ? 2
+                                            : 1,
+                            .ne = {(uint64_t)ne0, (uint64_t)ne1, (uint64_t)ne2}};
     e.format = is_small ? FORMAT_F32 : is_embedding(name) ? k->format_embd : k->format;
     uint64_t n_bytes;
     TRY(source_strdup(s, &e.name, e.name, err));
@@ -110,8 +143,11 @@ static enum tern_status tensor_make(struct maker *k, const char *name, int64_t n
         return status == TERN_BAD_FORMAT && err ? (err->code = TERN_INVALID_ARGUMENT) : status;
     }
     int at = s->n_tensors++;
-    s->tensors[at] = (struct tensor){
-        .name = e.name, .format = e.format, .n_dims = e.n_dims, .ne = {ne0, ne1 ? ne1 : 1, 1, 1}, .n_bytes = n_bytes};
+    s->tensors[at] = (struct tensor){.name = e.name,
+                                     .format = e.format,
+                                     .n_dims = e.n_dims,
+                                     .ne = {ne0, ne1 ? ne1 : 1, ne2 ? ne2 : 1, 1},
+                                     .n_bytes = n_bytes};
     name_index_add(&s->index, (uint32_t)at);
     return data_make(k, at, is_small, err);
 }
@@ -128,6 +164,8 @@ static int64_t row_dim(const struct model_hyper *h, enum dim dim) {
     case DIM_FF: return h->n_ff;
     case DIM_EMBD3: return 3 * (int64_t)h->n_embd;
     case DIM_TAPS: return h->conv_len;
+    case DIM_EXPERTS: return h->n_expert;
+    case DIM_FF_EXPERT: return h->n_ff_expert;
     default: TERN_BUG("dimension %d", (int)dim); // a drafter's
     }
 }
@@ -136,8 +174,18 @@ static enum tern_status rows_make(struct maker *k, const struct model_arch_kind 
                                   struct tern_err *err) {
     for (int i = 0; i < arch->n_tensors; i++) {
         const struct arch_tensor *row = &arch->tensors[i];
-        bool applies = layer < 0 ? row->where == WHERE_GLOBAL
-                                 : row->where == WHERE_LAYER || row->where == (is_attn ? WHERE_ATTENTION : WHERE_CONV);
+        bool routed = k->shape->hyper.n_expert > 0 && layer >= k->shape->n_dense_layers, experts = false, applies;
+        switch (row->where) {
+        case WHERE_GLOBAL: applies = layer < 0; break;
+        case WHERE_LAYER: applies = layer >= 0; break;
+        case WHERE_ATTENTION: applies = layer >= 0 && is_attn; break;
+        case WHERE_CONV: applies = layer >= 0 && !is_attn; break;
+        case WHERE_DENSE: applies = layer >= 0 && !routed; break;
+        case WHERE_ROUTED:
+        case WHERE_ROUTER_BIAS: applies = layer >= 0 && routed; break;
+        case WHERE_EXPERT: applies = experts = layer >= 0 && routed; break;
+        default: applies = false; break;
+        }
         if (!applies) continue;
         char name[128];
         const char *pattern = row->name[NAME_GGUF];
@@ -148,7 +196,7 @@ static enum tern_status rows_make(struct maker *k, const struct model_arch_kind 
             snprintf(name, sizeof(name), "%.*s%d%s", (int)at, pattern, layer, pattern + at + 2);
         }
         TRY(tensor_make(k, name, row_dim(&k->shape->hyper, row->ne0), row_dim(&k->shape->hyper, row->ne1),
-                        row->is_small, err));
+                        experts ? k->shape->hyper.n_expert : 0, row->is_small, err));
     }
     return TERN_OK;
 }
@@ -158,10 +206,10 @@ static void shape_digest(const struct maker *k) {
     uint8_t digest[32];
     const struct model_hyper *x = &k->shape->hyper;
     const int64_t numbers[] = {
-        x->n_layers,     x->n_embd,      x->n_head,          x->n_head_kv,   x->head_dim,
-        x->n_ff,         x->n_vocab,     x->n_ctx,           x->conv_len,    x->rope,
-        k->format,       k->format_embd, k->shape->is_llama, k->shape->tied, (int64_t)k->shape->attn_layers_mask,
-        (int64_t)k->seed};
+        x->n_layers,      x->n_embd,      x->n_head,          x->n_head_kv,   x->head_dim,
+        x->n_ff,          x->n_vocab,     x->n_ctx,           x->conv_len,    x->rope,
+        k->format,        k->format_embd, k->shape->is_llama, k->shape->tied, (int64_t)k->shape->attn_layers_mask,
+        (int64_t)k->seed, x->n_expert,    x->n_expert_used,   x->n_ff_expert, k->shape->n_dense_layers};
     const float reals[] = {x->norm_eps, x->rope_base};
     sha256_init(&h);
     sha256_update(&h, "tern-shape-1", 12);
@@ -173,7 +221,7 @@ static void shape_digest(const struct maker *k) {
 
 static enum tern_status shape_build(struct maker *k, struct tern_err *err) {
     const struct model_hyper *h = &k->shape->hyper;
-    const struct model_arch_kind *arch = k->shape->is_llama ? &arch_llama : &arch_lfm2;
+    const struct model_arch_kind *arch = k->shape->is_llama ? &arch_llama : h->n_expert ? &arch_lfm2moe : &arch_lfm2;
     struct model_params p = {.hyper = *h, .tied = k->shape->tied, .ff_key = "n_ff", .vocab_key = "n_vocab"};
     struct str name;
     int n_max = h->n_layers * arch->n_tensors + 3;
@@ -182,13 +230,15 @@ static enum tern_status shape_build(struct maker *k, struct tern_err *err) {
     TRY(table_reserve(k->s, n_max, err));
     TRY(source_alloc(k->s, &k->s->blocks, (size_t)n_max, sizeof(*k->s->blocks), err));
     TRY(params_layers(&p, k->s, h->n_layers, err));
-    TRY(tensor_make(k, "token_embd.weight", h->n_embd, h->n_vocab, false, err));
-    if (!k->shape->tied) TRY(tensor_make(k, "output.weight", h->n_embd, h->n_vocab, false, err));
+    TRY(tensor_make(k, "token_embd.weight", h->n_embd, h->n_vocab, 0, false, err));
+    if (!k->shape->tied) TRY(tensor_make(k, "output.weight", h->n_embd, h->n_vocab, 0, false, err));
     TRY(rows_make(k, arch, -1, false, err));
     for (int i = 0; i < h->n_layers; i++) {
         bool is_attn = (k->shape->attn_layers_mask >> i) & 1;
         p.kinds[i] = is_attn ? LAYER_ATTENTION : LAYER_CONV;
         p.n_head_kv[i] = is_attn ? h->n_head_kv : 0;
+        p.routed[i] = h->n_expert > 0 && i >= k->shape->n_dense_layers;
+        p.has_router_bias = h->n_expert > 0;
         TRY(rows_make(k, arch, i, is_attn, err));
     }
     TRY(params_check(&p, err));

@@ -95,8 +95,13 @@ void op_linear_fp32(enum format f, const uint8_t *w, int n_out, int n_in, const 
 #define OP_EXP_C1 1.6666665459e-1f
 #define OP_EXP_C0 5.0000001201e-1f
 float op_exp(float x);
-float op_silu(float x);                      // x / (1 + op_exp(-x))
-float op_sigmoid(float x);                   // 1 / (1 + op_exp(-x))
+float op_silu(float x);    // x / (1 + op_exp(-x))
+float op_sigmoid(float x); // 1 / (1 + op_exp(-x))
+// x * Phi(x) in its tanh form, x / 2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), which is x * sigmoid of twice
+// tanh's argument: z = x * fma(x * x, OP_GELU_C3, OP_GELU_C1); x / (1 + op_exp(-z)).
+#define OP_GELU_C1 1.5957691216057308f  // 2 sqrt(2/pi)
+#define OP_GELU_C3 0.07135481282572459f // 2 sqrt(2/pi) * 0.044715
+float op_gelu(float x);
 float op_sum_squares(const float *x, int n); // OP_LANES order
 
 // ---------------------------------------------------------------------------------------------------- row operations
@@ -112,12 +117,35 @@ void op_rope_freqs(float base, int head_dim, const float *factors, double *freq)
 void op_qk_norm_rope(float *head, int head_dim, const float *w, float eps, const float *table, bool interleaved);
 // y = silu(gate) * up.
 void op_swiglu(const float *gate, const float *up, int n, float *y);
+// y = gelu(gate) * up.
+void op_geglu(const float *gate, const float *up, int n, float *y);
 void op_add(const float *a, const float *b, int n, float *y);
 // Gated short convolution for one row. bcx: [3n] thirds B, C, X; u_out[n] = B * X, kept for later rows.
 void op_conv_gate(const float *bcx, int n, float *u_out);
 // y = C * v, v = taps oldest first: v = w[0]*u[0], then v = fma(w[j], u[j], v). u[j]: the row tap j reads, NULL = zeros
 // (the product with zero is still made). taps: [n, len] as in the file, oldest first.
 void op_short_conv(const float *const *u, const float *taps, int len, int n, const float *c, float *y);
+
+// y = fma(a, x, y).
+void op_axpy(float a, const float *x, int n, float *y);
+
+// ---------------------------------------------------------------------------------------------------- experts
+//
+// A layer with experts sends each row to k of n feed-forward parts. The router's logits are a product of the fp32 class
+// (in the int8 class too). Everything below is per row, so who else is in a window decides nothing:
+//   score   sigmoid: op_sigmoid(logit); softmax: e = op_exp(logit - max), score = e / (sum of e, ascending)
+//   choice  the k largest of score + bias (without a bias: of score); ties to the lowest expert; NaN is the least
+//   weight  the score of the chosen without the bias; normalised: / (sum over the chosen, ascending experts, + eps);
+//           then * scale
+//   result  y = 0; for the chosen, ascending: y = fma(weight, expert(row), y); then the residual + y
+struct op_router {
+    int n, k; // k <= n
+    bool sigmoid, normalise;
+    float eps, scale;
+};
+// ids: ascending. bias: NULL or [n]. score: [n], scratch.
+void op_route(const struct op_router *r, const float *logits, const float *bias, float *score, int32_t *ids /* [k] */,
+              float *weights /* [k] */);
 
 // ---------------------------------------------------------------------------------------------------- attention
 

@@ -25,6 +25,11 @@ float op_exp(float x) {
 float op_sigmoid(float x) { return 1 / (1 + op_exp(-x)); }
 float op_silu(float x) { return x / (1 + op_exp(-x)); }
 
+float op_gelu(float x) {
+    const float z = x * fmaf(x * x, OP_GELU_C3, OP_GELU_C1);
+    return x / (1 + op_exp(-z));
+}
+
 float op_sum_squares(const float *x, int n) {
     float lane[OP_LANES] = {0};
     for (int i = 0; i < n; i++) lane[i % OP_LANES] = fmaf(x[i], x[i], lane[i % OP_LANES]);

@@ -41,6 +41,10 @@ void op_swiglu(const float *gate, const float *up, int n, float *y) {
     for (int i = 0; i < n; i++) y[i] = op_silu(gate[i]) * up[i];
 }
 
+void op_geglu(const float *gate, const float *up, int n, float *y) {
+    for (int i = 0; i < n; i++) y[i] = op_gelu(gate[i]) * up[i];
+}
+
 void op_add(const float *a, const float *b, int n, float *y) {
     for (int i = 0; i < n; i++) y[i] = a[i] + b[i];
 }
@@ -55,5 +59,49 @@ void op_short_conv(const float *const *u, const float *taps, int len, int n, con
         float v = w[0] * (u[0] ? u[0][i] : 0.0f);
         for (int j = 1; j < len; j++) v = fmaf(w[j], u[j] ? u[j][i] : 0.0f, v);
         y[i] = c[i] * v;
+    }
+}
+
+void op_axpy(float a, const float *x, int n, float *y) {
+    for (int i = 0; i < n; i++) y[i] = fmaf(a, x[i], y[i]);
+}
+
+static void router_scores(const struct op_router *r, const float *logits, float *score) {
+    if (r->sigmoid) {
+        for (int i = 0; i < r->n; i++) score[i] = op_sigmoid(logits[i]);
+        return;
+    }
+    float max = logits[0], sum = 0;
+    for (int i = 1; i < r->n; i++) max = logits[i] > max ? logits[i] : max;
+    for (int i = 0; i < r->n; i++) sum += score[i] = op_exp(logits[i] - max);
+    for (int i = 0; i < r->n; i++) score[i] /= sum;
+}
+
+void op_route(const struct op_router *r, const float *logits, const float *bias, float *score, int32_t *ids,
+              float *weights) {
+    router_scores(r, logits, score);
+    for (int j = 0; j < r->k; j++) { // ids[0 .. j) are sorted: the next choice is the best that is not among them
+        int32_t best = -1;
+        float value = 0;
+        for (int32_t i = 0, at = 0; i < r->n; i++) {
+            if (at < j && ids[at] == i) {
+                at++;
+                continue;
+            }
+            float v = bias ? score[i] + bias[i] : score[i];
+            if (v != v) v = -INFINITY;
+            if (best >= 0 && !(v > value)) continue;
+            best = i;
+            value = v;
+        }
+        int at = j;
+        for (; at > 0 && ids[at - 1] > best; at--) ids[at] = ids[at - 1];
+        ids[at] = best;
+    }
+    float sum = 0;
+    for (int j = 0; j < r->k; j++) sum += weights[j] = score[ids[j]];
+    for (int j = 0; j < r->k; j++) {
+        if (r->normalise) weights[j] /= sum + r->eps;
+        weights[j] *= r->scale;
     }
 }

@@ -135,9 +135,29 @@ void build_conv_out(struct prog_builder *b, int layer, int in) {
     build_linear_add(b, layer, b->m->layers[layer].conv_out, in);
 }
 
-void build_ffn(struct prog_builder *b, int layer) {
+// Rows go to n_expert_used experts each: the router's logits, the choice, and all experts' work in one op.
+static void build_experts(struct prog_builder *b, int layer, int n) {
     const struct model_layer *l = &b->m->layers[layer];
-    int n = build_norm(b, layer, l->ffn_norm);
+    const struct model_hyper *h = &b->m->hyper;
+    int logits = build_linear(b, layer, l->router, n, "router", h->n_expert);
+    int routes = build_value(b, "routes", 2 * h->n_expert_used);
+    struct prog_op *op = build_op(b, PROG_OP_ROUTE, layer);
+    op->in[0] = logits;
+    op->out[0] = routes;
+    op_weights(op, l->router_bias, NULL, NULL, 1);
+    int gated = build_value(b, "gated", h->n_expert_used * h->n_ff_expert);
+    int sum = build_value(b, "sum", h->n_embd);
+    op = build_op(b, PROG_OP_EXPERTS, layer);
+    op->in[0] = n;
+    op->in[1] = b->x;
+    op->in[2] = routes;
+    op->out[0] = b->x;
+    op->out[1] = gated;
+    op->out[2] = sum;
+}
+
+static void build_dense(struct prog_builder *b, int layer, int n) {
+    const struct model_layer *l = &b->m->layers[layer];
     int h = build_value(b, "h", b->m->hyper.n_ff);
     struct prog_op *op = build_op(b, PROG_OP_LINEAR, layer);
     op->in[0] = n;
@@ -145,6 +165,16 @@ void build_ffn(struct prog_builder *b, int layer) {
     op->swiglu = true;
     op_weights(op, l->ffn_gate, l->ffn_up, NULL, 2);
     build_linear_add(b, layer, l->ffn_down, h);
+}
+
+void build_ffn(struct prog_builder *b, int layer) {
+    const struct model_layer *l = &b->m->layers[layer];
+    struct prog_op *op;
+    int n = build_norm(b, layer, l->ffn_norm);
+    if (l->router)
+        build_experts(b, layer, n);
+    else
+        build_dense(b, layer, n);
     for (int i = 0; i < b->spec->n_features; i++) {
         if (b->spec->feature_layers[i] != layer) continue;
         op = build_op(b, PROG_OP_TAP, layer);

@@ -220,6 +220,10 @@ enum prog_op_kind {
     PROG_OP_KV_WRITE,     // k = in[0], v = in[1] -> the layer's blocks at each row's slot
     PROG_OP_ATTENTION,    // out[0] = attention of q = in[0] over the layer's blocks
     PROG_OP_SHORT_CONV,   // in[0] = [B|C|X]; u rows kept (state / window area); out[0] = C * conv(u), taps w[0]
+    PROG_OP_ROUTE,        // in[0] = the router's logits; out[0] = n_expert_used experts, as int32, then their weights;
+                          // w[0] the bias of the choice (NULL: none)
+    PROG_OP_EXPERTS,      // out[0] = in[1] + the chosen experts' result for in[0] (in[1] == out[0]), routes in[2];
+                          // scratch: out[1] their gated rows, out[2] the sum. The layer's experts are its weights
     PROG_OP_TAP,          // copies in[0] into PORT_FEATURES at column index * n_embd
     PROG_OP_HEAD,         // rows out_rows of in[0]: norm w[0], then w[1]: logits, argmax, hidden as the outputs ask
     PROG_OP_NORM_OUT,     // encoder: final norm of all rows to PORT_HIDDEN

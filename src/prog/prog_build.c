@@ -18,6 +18,8 @@ const struct prog_op_info prog_op_table[PROG_OP_COUNT] = {
     [PROG_OP_ATTENTION] = {.name = "attention", .n_in = 1, .n_out = 1, .needs_layer = true, .needs_attn_index = true},
     [PROG_OP_SHORT_CONV] =
         {.name = "short_conv", .n_in = 1, .n_out = 1, .n_w = 1, .needs_layer = true, .needs_conv_index = true},
+    [PROG_OP_ROUTE] = {.name = "route", .n_in = 1, .n_out = 1, .n_w = 1, .needs_layer = true},
+    [PROG_OP_EXPERTS] = {.name = "experts", .n_in = 3, .n_out = 3, .needs_layer = true},
     [PROG_OP_TAP] = {.name = "tap", .n_in = 1, .needs_layer = true},
     [PROG_OP_HEAD] = {.name = "head", .n_in = 1, .n_w = 2},
     [PROG_OP_NORM_OUT] = {.name = "norm_out", .n_in = 1, .n_w = 1},

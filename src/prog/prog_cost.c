@@ -15,6 +15,17 @@ static void add_linear(const struct prog_op *op, int n_rows, struct prog_cost *c
     }
 }
 
+// Weights are read of the experts that any row was sent to: as many as when each row draws its own at random.
+static void add_experts(const struct prog *p, const struct prog_op *op, int n_rows, struct prog_cost *c) {
+    const struct model_hyper *h = p->hyper;
+    const struct model_expert *e = p->model->layers[op->layer].experts;
+    double left = 1, share = (double)h->n_expert_used / h->n_expert;
+    for (int i = 0; i < n_rows && left > 1e-9; i++) left *= 1 - share;
+    double bytes = (double)e->gate->n_bytes + (double)e->up->n_bytes + (double)e->down->n_bytes;
+    c->flops += 2.0 * 3.0 * (double)h->n_embd * h->n_ff_expert * h->n_expert_used * n_rows;
+    c->weight_bytes += bytes * h->n_expert * (1 - left);
+}
+
 struct prog_cost prog_cost_get(const struct prog *p, int n_rows, int n_out, int64_t ctx) {
     struct prog_cost c = {0};
     const struct model_hyper *h = p->hyper;
@@ -29,6 +40,7 @@ struct prog_cost prog_cost_get(const struct prog *p, int n_rows, int n_out, int6
         switch (op->kind) {
         case PROG_OP_EMBED: c.weight_bytes += (double)op->w[0]->n_bytes / (double)op->w[0]->ne[1] * n_rows; break;
         case PROG_OP_LINEAR: add_linear(op, n_rows, &c); break;
+        case PROG_OP_EXPERTS: add_experts(p, op, n_rows, &c); break;
         case PROG_OP_ATTENTION:
             c.flops += 4.0 * q_cols * pairs;
             c.kv_bytes += kv_row * (double)(ctx + n_rows);

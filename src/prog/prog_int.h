@@ -4,8 +4,8 @@
 #include "prog/prog.h"
 
 #define PROG_ALIGN 64            // bytes; planned values start on it
-#define PROG_LAYER_OPS_MAX 12    // an attention layer with a feature tap has 10
-#define PROG_LAYER_VALUES_MAX 10 // values that one layer creates
+#define PROG_LAYER_OPS_MAX 14    // an attention layer with experts and a feature tap has 11
+#define PROG_LAYER_VALUES_MAX 12 // values that one layer creates
 #define PROG_EDGE_OPS_MAX 8      // embed, rope table, ports, head
 #define PROG_HEAD_OUTPUTS (PROG_OUT_LOGITS | PROG_OUT_ARGMAX | PROG_OUT_HIDDEN)
 #define PROG_ALL_OUTPUTS (PROG_HEAD_OUTPUTS | PROG_OUT_FEATURES | PROG_OUT_ROWS)

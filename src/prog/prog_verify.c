@@ -10,6 +10,7 @@ static enum tern_status check_values_of_op(const struct prog *p, int i, const in
     const struct prog_op *op = &p->ops[i];
     int n_in, n_out, n_w;
     prog_op_counts(op, &n_in, &n_out, &n_w);
+    bool adds = op->add || op->kind == PROG_OP_EXPERTS; // to the residual, in place
     if (op->n_w < 0 || op->n_w > PROG_OP_WEIGHTS)
         return BAD("%d weights; at most %d are possible", op->n_w, PROG_OP_WEIGHTS);
     for (int j = 0; j < (int)ARRAY_LEN(op->in); j++) {
@@ -25,7 +26,7 @@ static enum tern_status check_values_of_op(const struct prog *p, int i, const in
         if (j < n_out && (op->out[j] < 0 || op->out[j] >= p->n_values))
             return BAD("output %d is value %d of %d", j, op->out[j], p->n_values);
         for (int k = 0; k < n_in && j < n_out; k++)
-            if (op->in[k] == op->out[j] && !(op->kind == PROG_OP_LINEAR && op->add && k == 1))
+            if (op->in[k] == op->out[j] && !(adds && j == 0 && k == 1))
                 return BAD("output %d overwrites input %d (%s)", j, k, p->values[op->in[k]].name);
         for (int k = 0; k < j && j < n_out; k++)
             if (op->out[k] == op->out[j]) return BAD("outputs %d and %d are one value", k, j);

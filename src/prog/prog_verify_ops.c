@@ -72,6 +72,33 @@ static enum tern_status verify_short_conv(const struct prog *p, const struct pro
     return want_weight(w, h->conv_len, h->n_embd, "taps", err);
 }
 
+static enum tern_status verify_route(const struct prog *p, const struct prog_op *op, struct tern_err *err) {
+    const struct model_hyper *h = p->hyper;
+    if (h->n_expert_used < 1 || h->n_expert_used > h->n_expert)
+        return BAD("%d experts of %d", h->n_expert_used, h->n_expert);
+    TRY(want_cols(p, op->in[0], h->n_expert, "logits", err));
+    TRY(want_cols(p, op->out[0], 2 * (int64_t)h->n_expert_used, "routes", err));
+    return op->w[0] ? want_vector(op->w[0], h->n_expert, "bias of the router", err) : TERN_OK;
+}
+
+static enum tern_status verify_experts(const struct prog *p, const struct prog_op *op, struct tern_err *err) {
+    const struct model_hyper *h = p->hyper;
+    const struct model_layer *l = &p->model->layers[op->layer];
+    TRY(want_cols(p, op->in[0], h->n_embd, "input", err));
+    TRY(want_cols(p, op->in[1], h->n_embd, "residual", err));
+    TRY(want_cols(p, op->in[2], 2 * (int64_t)h->n_expert_used, "routes", err));
+    TRY(want_cols(p, op->out[0], h->n_embd, "output", err));
+    TRY(want_cols(p, op->out[1], (int64_t)h->n_expert_used * h->n_ff_expert, "gated rows", err));
+    TRY(want_cols(p, op->out[2], h->n_embd, "sum", err));
+    if (!l->experts) return BAD("a layer without experts");
+    for (int e = 0; e < h->n_expert; e++) {
+        TRY(want_weight(l->experts[e].gate, h->n_embd, h->n_ff_expert, "gate of an expert", err));
+        TRY(want_weight(l->experts[e].up, h->n_embd, h->n_ff_expert, "up of an expert", err));
+        TRY(want_weight(l->experts[e].down, h->n_ff_expert, h->n_embd, "down of an expert", err));
+    }
+    return TERN_OK;
+}
+
 static enum tern_status verify_head(const struct prog *p, const struct prog_op *op, struct tern_err *err) {
     TRY(want_cols(p, op->in[0], p->hyper->n_embd, "input", err));
     TRY(want_vector(op->w[0], p->hyper->n_embd, "output norm", err));
@@ -138,6 +165,8 @@ enum tern_status prog_verify_op(const struct prog *p, int i, struct tern_err *er
         TRY(want_cols(p, op->in[0], (int64_t)h->n_head * h->head_dim, "q", err));
         return want_cols(p, op->out[0], (int64_t)h->n_head * h->head_dim, "output", err);
     case PROG_OP_SHORT_CONV: return verify_short_conv(p, op, err);
+    case PROG_OP_ROUTE: return verify_route(p, op, err);
+    case PROG_OP_EXPERTS: return verify_experts(p, op, err);
     case PROG_OP_TAP:
         if (op->index < 0 || op->index >= p->spec.n_features)
             return BAD("feature %d of %d", op->index, p->spec.n_features);

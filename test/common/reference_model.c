@@ -129,6 +129,28 @@ static void feed_forward(struct reference *r, const struct model_layer *l, const
     linear(r, l->ffn_down, gate, out);
 }
 
+static void expert_run(struct reference *r, const struct model_layer *l, const float *norm, float *out) {
+    const struct model_hyper *h = &r->m->hyper;
+    struct op_router router = {h->n_expert,    h->n_expert_used, h->router_sigmoid,
+                               h->router_norm, h->router_eps,    h->router_scale};
+    size_t n_ff = (size_t)h->n_ff_expert, k = (size_t)h->n_expert_used, n = (size_t)h->n_expert;
+    float *logits = take(r, n, sizeof(float)), *score = take(r, n, sizeof(float)), *y = take(r, (size_t)h->n_embd, 4);
+    float *gate = take(r, n_ff, sizeof(float)), *up = take(r, n_ff, sizeof(float)), *weights = take(r, k, 4);
+    int32_t *ids = take(r, k, sizeof(int32_t));
+    const struct tensor *w = l->router;
+    op_linear_fp32(w->format, w->data, h->n_expert, h->n_embd, norm, logits);
+    op_route(&router, logits, l->router_bias ? floats_of(r, l->router_bias) : NULL, score, ids, weights);
+    memset(out, 0, (size_t)h->n_embd * sizeof(float));
+    for (size_t j = 0; j < k; j++) {
+        const struct model_expert *e = &l->experts[ids[j]];
+        linear(r, e->gate, norm, gate);
+        linear(r, e->up, norm, up);
+        op_swiglu(gate, up, (int)n_ff, gate);
+        linear(r, e->down, gate, y);
+        op_axpy(weights[j], y, h->n_embd, out);
+    }
+}
+
 static void layer_run(struct reference *r, const struct model_layer *l, float *x, float *norms, float *out) {
     const struct model_hyper *h = &r->m->hyper;
     int d = h->n_embd;
@@ -141,7 +163,10 @@ static void layer_run(struct reference *r, const struct model_layer *l, float *x
     op_add(x, out, r->n * d, x);
     for (int i = 0; i < r->n; i++) {
         op_rmsnorm(x + i * d, w_ff, d, h->norm_eps, norms);
-        feed_forward(r, l, norms, out);
+        if (l->router)
+            expert_run(r, l, norms, out);
+        else
+            feed_forward(r, l, norms, out);
         op_add(x + i * d, out, d, x + i * d);
     }
 }

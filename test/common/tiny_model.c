@@ -60,6 +60,17 @@ struct tiny_shape tiny_llama_shape(enum format format, uint64_t seed) {
     };
 }
 
+struct tiny_shape tiny_moe_shape(enum format format, uint64_t seed) {
+    struct tiny_shape s = tiny_lfm2_shape(format, seed);
+    s.arch = "lfm2moe";
+    s.n_dense = 1;
+    s.n_expert = 7;
+    s.n_expert_used = 2;
+    s.n_ff_expert = 64;
+    s.router_sigmoid = true;
+    return s;
+}
+
 static void *take(struct tiny *t, size_t n, size_t size) {
     void *p = arena_calloc(&t->arena, n, size);
     if (!p) TERN_BUG("tiny model: no memory");
@@ -131,6 +142,18 @@ static const struct tensor *matrix_add(struct tiny *t, const struct tiny_shape *
     return tensor_add(t, s->format, n_in, n_out, 0, spread, name, layer);
 }
 
+static void experts_make(struct tiny *t, const struct tiny_shape *s, struct model_layer *l, int i) {
+    struct model_expert *e = take(t, (size_t)s->n_expert, sizeof(*e));
+    l->router = tensor_add(t, FORMAT_F32, s->n_embd, s->n_expert, 0, 0.2f, "ffn_gate_inp", i);
+    if (s->router_sigmoid) l->router_bias = tensor_add(t, FORMAT_F32, s->n_expert, 1, 0, 0.1f, "exp_probs_b", i);
+    for (int k = 0; k < s->n_expert; k++) {
+        e[k].gate = matrix_add(t, s, s->n_embd, s->n_ff_expert, "ffn_gate_exps", i);
+        e[k].up = matrix_add(t, s, s->n_embd, s->n_ff_expert, "ffn_up_exps", i);
+        e[k].down = matrix_add(t, s, s->n_ff_expert, s->n_embd, "ffn_down_exps", i);
+    }
+    l->experts = e;
+}
+
 static void layer_make(struct tiny *t, const struct tiny_shape *s, struct model_layer *l, int i) {
     l->attn_norm = norm_add(t, s->n_embd, "attn_norm", i);
     if (s->attn_mask >> i & 1) {
@@ -150,6 +173,10 @@ static void layer_make(struct tiny *t, const struct tiny_shape *s, struct model_
         l->conv_out = matrix_add(t, s, s->n_embd, s->n_embd, "shortconv.out_proj", i);
     }
     l->ffn_norm = norm_add(t, s->n_embd, "ffn_norm", i);
+    if (s->n_expert > 0 && i >= s->n_dense) {
+        experts_make(t, s, l, i);
+        return;
+    }
     l->ffn_gate = matrix_add(t, s, s->n_embd, s->n_ff, "ffn_gate", i);
     l->ffn_up = matrix_add(t, s, s->n_embd, s->n_ff, "ffn_up", i);
     l->ffn_down = matrix_add(t, s, s->n_ff, s->n_embd, "ffn_down", i);
@@ -172,6 +199,13 @@ struct model *tiny_model_create(const struct tiny_shape *s) {
         .n_head_kv = s->n_head_kv,
         .head_dim = s->head_dim,
         .n_ff = s->n_ff,
+        .n_expert = s->n_expert,
+        .n_expert_used = s->n_expert_used,
+        .n_ff_expert = s->n_ff_expert,
+        .router_sigmoid = s->router_sigmoid,
+        .router_norm = true,
+        .router_eps = s->router_sigmoid ? 1e-6f : 0,
+        .router_scale = 1.25f,
         .n_vocab = s->n_vocab,
         .n_vocab_used = s->n_vocab,
         .n_ctx = 4096,
@@ -197,6 +231,7 @@ struct model *tiny_model_create(const struct tiny_shape *s) {
     key->n_embd = s->n_embd;
     key->n_head = s->n_head;
     key->n_ff = s->n_ff;
+    key->n_expert = s->n_expert;
     key->n_vocab = s->n_vocab;
     key->format = s->format;
     key->seed = s->seed;

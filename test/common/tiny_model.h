@@ -8,16 +8,21 @@ struct tiny_shape {
     int n_layers;
     uint64_t attn_mask; // bit i: layer i is attention, else a short convolution
     int n_embd, n_head, n_head_kv, head_dim, n_ff, n_vocab, conv_len;
-    bool qk_norm;       // attention layers have norms of q and k
-    bool tied;          // output == embedding
-    bool interleaved;   // rotation pairs (2i, 2i+1)
-    enum format format; // of matrices and embedding: FORMAT_F32 or FORMAT_Q8_0 (rows of multiples of 32)
+    int n_expert, n_expert_used, n_ff_expert; // in all layers but the first n_dense; n_expert 0: none
+    int n_dense;
+    bool router_sigmoid; // and a bias for the choice
+    bool qk_norm;        // attention layers have norms of q and k
+    bool tied;           // output == embedding
+    bool interleaved;    // rotation pairs (2i, 2i+1)
+    enum format format;  // of matrices and embedding: FORMAT_F32 or FORMAT_Q8_0 (rows of multiples of 32)
     uint64_t seed;
 };
 // Six layers: convolution, convolution, attention, convolution, attention, convolution; 3 taps; tied; norms of q and k.
 struct tiny_shape tiny_lfm2_shape(enum format format, uint64_t seed);
 // Four attention layers, interleaved rotation, an output of its own.
 struct tiny_shape tiny_llama_shape(enum format format, uint64_t seed);
+// tiny_lfm2_shape with two of seven experts per row in all layers but the first.
+struct tiny_shape tiny_moe_shape(enum format format, uint64_t seed);
 // Never NULL: a test without memory stops.
 struct model *tiny_model_create(const struct tiny_shape *s);
 void tiny_model_free(struct model *m); // NULL is fine

@@ -81,12 +81,15 @@ static struct answer measure(const struct setup *s, const int32_t *tokens, int n
     return a;
 }
 
-// lfm2 and llama in 8 bits, then (n_models 4) in floats.
+// lfm2, llama and lfm2moe in 8 bits, then (n_models 6) in floats.
 static void for_each_model(void (*check)(const struct setup *), int n_models) {
+    typedef struct tiny_shape (*shape_fn)(enum format format, uint64_t seed);
+    static const shape_fn shapes[] = {tiny_lfm2_shape, tiny_llama_shape, tiny_moe_shape};
     for (int i = 0; i < n_models; i++) {
-        struct tiny_shape shape = i & 1 ? tiny_llama_shape(i & 2 ? FORMAT_F32 : FORMAT_Q8_0, 11)
-                                        : tiny_lfm2_shape(i & 2 ? FORMAT_F32 : FORMAT_Q8_0, 12);
-        struct setup s = {.model = tiny_model_create(&shape), .numerics = i & 2 ? PROG_CLASS_FP32 : PROG_CLASS_INT8};
+        bool floats = i >= (int)ARRAY_LEN(shapes);
+        struct tiny_shape shape =
+            shapes[(size_t)i % ARRAY_LEN(shapes)](floats ? FORMAT_F32 : FORMAT_Q8_0, 12 - (uint64_t)i % 2);
+        struct setup s = {.model = tiny_model_create(&shape), .numerics = floats ? PROG_CLASS_FP32 : PROG_CLASS_INT8};
         rng = (uint64_t)i + 100;
         check(&s);
         tiny_model_free(s.model);
@@ -379,7 +382,7 @@ static void check_plans(const struct setup *base) {
 
 static void test_plan(void **state) {
     (void)state;
-    for_each_model(check_plans, 4);
+    for_each_model(check_plans, 6);
     // A wider model, where the rows' memory outweighs the constants.
     struct tiny_shape shape = tiny_lfm2_shape(FORMAT_Q8_0, 3);
     shape.n_embd = 512;
@@ -392,19 +395,19 @@ static void test_plan(void **state) {
 }
 static void test_windows_chunks_threads(void **state) {
     (void)state;
-    for_each_model(check_windows, 4);
+    for_each_model(check_windows, 6);
 }
 static void test_short_beside_long(void **state) {
     (void)state;
-    for_each_model(check_short_and_long, 2);
+    for_each_model(check_short_and_long, 3);
 }
 static void test_eight_together(void **state) {
     (void)state;
-    for_each_model(check_eight, 4);
+    for_each_model(check_eight, 6);
 }
 static void test_encoder_rows(void **state) {
     (void)state;
-    for_each_model(check_encoder, 4);
+    for_each_model(check_encoder, 6);
 }
 
 int main(void) {

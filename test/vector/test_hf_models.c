@@ -113,6 +113,12 @@ MODEL_TESTS(llama_plain, "llama-plain")
 MODEL_TESTS(llama_scaled, "llama-scaled")
 MODEL_TESTS(qwen3_yarn, "qwen3-yarn")
 MODEL_TESTS(qwen3_tied, "qwen3-tied")
+MODEL_TESTS(lfm2moe, "lfm2moe")
+MODEL_TESTS(qwen3moe, "qwen3moe")
+static void test_qwen3moe_mixed(void **state) {
+    (void)state;
+    model_compare("qwen3moe-mixed", "");
+}
 
 int main(void) {
     const struct CMUnitTest tests[] = {
@@ -122,6 +128,9 @@ int main(void) {
         cmocka_unit_test(test_llama_scaled_folder), cmocka_unit_test(test_llama_scaled_gguf),
         cmocka_unit_test(test_qwen3_yarn_folder),   cmocka_unit_test(test_qwen3_yarn_gguf),
         cmocka_unit_test(test_qwen3_tied_folder),   cmocka_unit_test(test_qwen3_tied_gguf),
+        cmocka_unit_test(test_lfm2moe_folder),      cmocka_unit_test(test_lfm2moe_gguf),
+        cmocka_unit_test(test_qwen3moe_folder),     cmocka_unit_test(test_qwen3moe_gguf),
+        cmocka_unit_test(test_qwen3moe_mixed),
     };
     return cmocka_run_group_tests_name("small models against transformers", tests, NULL, NULL);
 }

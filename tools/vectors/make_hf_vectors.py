@@ -16,8 +16,8 @@ import gguf
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from transformers import (Lfm2Config, Lfm2ForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen3Config,
-                          Qwen3ForCausalLM)
+from transformers import (Lfm2Config, Lfm2ForCausalLM, Lfm2MoeConfig, Lfm2MoeForCausalLM, LlamaConfig,
+                          LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 ROWS = 72  # crosses two block boundaries of 32 positions
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
@@ -45,8 +45,18 @@ MODELS = {
     "qwen3-tied": dict(
         kind="qwen3", hf="F16", gguf="BF16", layers="aa", hidden=32, heads=2, kv=1, head_dim=32, ff=48, vocab=96,
         tied=True, theta=10000.0),
+    "lfm2moe": dict(
+        kind="lfm2moe", hf="BF16", gguf="F16", layers="cac", hidden=32, heads=2, kv=1, ff=48, vocab=96, taps=3,
+        theta=1e6, experts=6, used=2, ff_expert=24, dense=1, scale=1.5, norm=True),
+    "qwen3moe": dict(
+        kind="qwen3moe", hf="BF16", gguf="BF16", layers="aa", hidden=32, heads=2, kv=1, head_dim=16, ff=48, vocab=96,
+        tied=False, theta=1e6, experts=8, used=3, ff_expert=16, dense=0, norm=True),
+    "qwen3moe-mixed": dict(  # the second layer dense, weights not normalised: only folders can say so
+        kind="qwen3moe", hf="BF16", gguf=None, layers="aaa", hidden=32, heads=2, kv=1, head_dim=16, ff=48, vocab=96,
+        tied=True, theta=1e6, experts=5, used=2, ff_expert=16, dense=0, dense_list=[1], norm=False),
 }
-CLASSES = {"lfm2": Lfm2ForCausalLM, "llama": LlamaForCausalLM, "qwen3": Qwen3ForCausalLM}
+CLASSES = {"lfm2": Lfm2ForCausalLM, "lfm2moe": Lfm2MoeForCausalLM, "llama": LlamaForCausalLM,
+           "qwen3": Qwen3ForCausalLM, "qwen3moe": Qwen3MoeForCausalLM}
 
 
 def config_of(m):
@@ -54,13 +64,23 @@ def config_of(m):
                   num_hidden_layers=len(m["layers"]), num_attention_heads=m["heads"], num_key_value_heads=m["kv"],
                   max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=0)
     rope = dict(m.get("rope") or dict(rope_type="default"), rope_theta=m["theta"])
+    if m["kind"].startswith("lfm2"):
+        common.update(norm_eps=1e-5, conv_L_cache=m["taps"], conv_bias=False, rope_parameters=rope,
+                      tie_word_embeddings=True,
+                      layer_types=["full_attention" if c == "a" else "conv" for c in m["layers"]])
     if m["kind"] == "lfm2":
-        return Lfm2Config(**common, norm_eps=1e-5, conv_L_cache=m["taps"], conv_bias=False, rope_parameters=rope,
-                          block_auto_adjust_ff_dim=False, tie_word_embeddings=True,
-                          layer_types=["full_attention" if c == "a" else "conv" for c in m["layers"]])
+        return Lfm2Config(**common, block_auto_adjust_ff_dim=False)
+    experts = dict(num_experts=m.get("experts"), num_experts_per_tok=m.get("used"),
+                   moe_intermediate_size=m.get("ff_expert"), norm_topk_prob=m.get("norm"))
+    if m["kind"] == "lfm2moe":
+        return Lfm2MoeConfig(**common, **experts, num_dense_layers=m["dense"], routed_scaling_factor=m["scale"],
+                             use_expert_bias=True)
     common.update(rms_norm_eps=1e-6, rope_parameters=rope, tie_word_embeddings=m["tied"], attention_bias=False)
     if m["kind"] == "qwen3":
         return Qwen3Config(**common, head_dim=m["head_dim"])
+    if m["kind"] == "qwen3moe":
+        return Qwen3MoeConfig(**common, **experts, head_dim=m["head_dim"], decoder_sparse_step=1,
+                              mlp_only_layers=m.get("dense_list", []))
     return LlamaConfig(**common, mlp_bias=False)
 
 
@@ -75,13 +95,33 @@ def weights_fill(model, rng):
             sigma = min(0.2, gain / np.sqrt(n_in)) * 1024
             k = np.clip(np.round(rng.normal(0, sigma, tuple(p.shape))), -255, 255) / 1024
         p.data = torch.from_numpy(k.astype(np.float32))
+    for name, b in model.named_buffers():
+        if name.endswith("expert_bias"):
+            b.copy_(torch.from_numpy((rng.integers(-64, 65, tuple(b.shape)) / 512).astype(np.float32)))
 
 
-def folder_write(path, model, config, dtype):
+def tensors_of(model, config, m):
+    """Names as published checkpoints have them: one tensor per expert and matrix."""
+    w = {"lfm2moe": ("w1", "w3", "w2"), "qwen3moe": ("gate_proj", "up_proj", "down_proj")}.get(m["kind"])
+    for name, t in model.state_dict().items():
+        if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        if name.endswith("experts.gate_up_proj"):
+            for e in range(m["experts"]):
+                yield name.replace("gate_up_proj", f"{e}.{w[0]}.weight"), t[e, :m["ff_expert"]]
+                yield name.replace("gate_up_proj", f"{e}.{w[1]}.weight"), t[e, m["ff_expert"]:]
+        elif name.endswith("experts.down_proj"):
+            for e in range(m["experts"]):
+                yield name.replace("down_proj", f"{e}.{w[2]}.weight"), t[e]
+        else:
+            yield name, t
+
+
+def folder_write(path, m, model, config):
     os.makedirs(path)
-    state = {n: t.to(DTYPES[dtype]).contiguous() for n, t in model.state_dict().items()}
-    if config.tie_word_embeddings:
-        state.pop("lm_head.weight", None)
+    dtype = m["hf"]
+    state = {n: t.to(torch.float32 if n.endswith("expert_bias") else DTYPES[dtype]).contiguous()
+             for n, t in tensors_of(model, config, m)}
     save_file(state, os.path.join(path, "model.safetensors"), metadata={"format": "pt"})
     text = config.to_dict()
     text["dtype"] = str(DTYPES[dtype]).split(".")[-1]
@@ -104,7 +144,12 @@ LLAMA_NAMES = {
     "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
 QWEN3_NAMES = dict(LLAMA_NAMES, **{"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"})
-NAMES = {"lfm2": LFM2_NAMES, "llama": LLAMA_NAMES, "qwen3": QWEN3_NAMES}
+LFM2MOE_NAMES = dict(LFM2_NAMES, **{"feed_forward.gate": "ffn_gate_inp", "feed_forward.expert_bias": "exp_probs_b.bias",
+                                    "w1": "ffn_gate_exps", "w3": "ffn_up_exps", "w2": "ffn_down_exps"})
+QWEN3MOE_NAMES = dict(QWEN3_NAMES, **{"mlp.gate": "ffn_gate_inp", "gate_proj": "ffn_gate_exps",
+                                      "up_proj": "ffn_up_exps", "down_proj": "ffn_down_exps"})
+NAMES = {"lfm2": LFM2_NAMES, "lfm2moe": LFM2MOE_NAMES, "llama": LLAMA_NAMES, "qwen3": QWEN3_NAMES,
+         "qwen3moe": QWEN3MOE_NAMES}
 TOP_NAMES = {
     "model.embed_tokens.weight": "token_embd.weight", "lm_head.weight": "output.weight",
     "model.norm.weight": "output_norm.weight", "model.embedding_norm.weight": "token_embd_norm.weight"}
@@ -124,11 +169,20 @@ def gguf_write(path, m, model, config):
     w.add_embedding_length(m["hidden"])
     w.add_feed_forward_length(m["ff"])
     w.add_head_count(m["heads"])
-    w.add_head_count_kv([m["kv"] if c == "a" else 0 for c in m["layers"]] if m["kind"] == "lfm2" else m["kv"])
-    w.add_layer_norm_rms_eps(1e-5 if m["kind"] == "lfm2" else 1e-6)
+    is_lfm2 = m["kind"].startswith("lfm2")
+    w.add_head_count_kv([m["kv"] if c == "a" else 0 for c in m["layers"]] if is_lfm2 else m["kv"])
+    w.add_layer_norm_rms_eps(1e-5 if is_lfm2 else 1e-6)
     w.add_rope_freq_base(m["theta"])
     w.add_vocab_size(m["vocab"])
-    if m["kind"] == "lfm2":
+    if "experts" in m:
+        w.add_expert_count(m["experts"])
+        w.add_expert_used_count(m["used"])
+        w.add_expert_feed_forward_length(m["ff_expert"])
+    if m["kind"] == "lfm2moe":
+        w.add_leading_dense_block_count(m["dense"])
+        w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        w.add_expert_weights_scale(m["scale"])
+    if is_lfm2:
         w.add_shortconv_l_cache(m["taps"])
     else:
         w.add_rope_dimension_count(head_dim)
@@ -140,23 +194,28 @@ def gguf_write(path, m, model, config):
         w.add_rope_scaling_factor(m["rope"]["factor"])
         w.add_rope_scaling_orig_ctx_len(m["rope"]["original_max_position_embeddings"])
     names = NAMES[m["kind"]]
-    for name, t in model.state_dict().items():
-        if name == "lm_head.weight" and config.tie_word_embeddings:
-            continue
+    experts = {}
+    for name, t in tensors_of(model, config, m):
         x = t.float().numpy()
         if name in TOP_NAMES:
             out = TOP_NAMES[name]
         else:
             _, _, layer, rest = name.split(".", 3)
+            if ".experts." in rest:
+                experts.setdefault((layer, names[rest.split(".")[-2]]), []).append(x)
+                continue
             rest = names[rest.removesuffix(".weight")]
-            out = f"blk.{layer}.{rest}.weight"
+            out = f"blk.{layer}.{rest}" + ("" if rest.endswith(".bias") else ".weight")
             if m["kind"] == "llama" and rest in ("attn_q", "attn_k"):
                 x = interleave(x, m["heads"] if rest == "attn_q" else m["kv"])
             if rest == "shortconv.conv":
                 x = x.reshape(x.shape[0], x.shape[-1])
-        kind = "F32" if x.ndim == 1 or "shortconv.conv" in out else m["gguf"]
+        kind = "F32" if x.ndim == 1 or "shortconv.conv" in out or "ffn_gate_inp" in out else m["gguf"]
         data = gguf.quants.quantize(np.ascontiguousarray(x), GGUF_TYPES[kind])
         w.add_tensor(out, data, raw_dtype=GGUF_TYPES[kind])
+    for (layer, rest), list_of_x in experts.items():
+        data = gguf.quants.quantize(np.stack(list_of_x), GGUF_TYPES[m["gguf"]])
+        w.add_tensor(f"blk.{layer}.{rest}.weight", data, raw_dtype=GGUF_TYPES[m["gguf"]])
     if m.get("rope", {}).get("rope_type") == "llama3":
         plain = 1.0 / m["theta"] ** (np.arange(0, head_dim, 2) / head_dim)
         scaled = model.model.rotary_emb.inv_freq.numpy().astype(np.float64)
@@ -204,8 +263,9 @@ def main(folder, only):
         weights_fill(model, rng)
         if config.tie_word_embeddings:
             model.tie_weights()
-        folder_write(path, model, config, m["hf"])
-        gguf_write(os.path.join(path, "model.gguf"), m, model, config)
+        folder_write(path, m, model, config)
+        if m["gguf"]:
+            gguf_write(os.path.join(path, "model.gguf"), m, model, config)
         expect_write(os.path.join(path, "expect.bin"), m, model, rng.integers(0, m["vocab"], ROWS).tolist())
 
 

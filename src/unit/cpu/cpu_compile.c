@@ -26,8 +26,11 @@ static void *carve(struct carver *c, size_t n, size_t size) {
 
 // Largest needs over all ops.
 struct sizes {
-    int n_in, n_in_float, n_in_groups, n_in_whole; // columns of prepared activations, by form
-    int n_conv;                                    // n_embd when there is a convolution
+    int n_in;                            // columns of an input
+    int n_float, n_groups, n_whole;      // padded values of activations for a row of the window, by form
+    int act_rows;                        // rows of activations for a row of the window
+    int n_expert, n_pairs, n_expert_ops; // n_pairs: by row of the window
+    int n_conv;                          // n_embd when there is a convolution
     bool has_attn;
 };
 
@@ -58,6 +61,21 @@ static enum tern_status op_vector(const struct unit_weights *w, const struct ten
     return TERN_OK;
 }
 
+static enum tern_status op_experts(const struct unit_weights *w, const struct prog *p, struct cpu_op *c,
+                                   struct tern_err *err) {
+    for (int i = 0; i < p->hyper->n_expert; i++) {
+        const struct model_expert *e = &p->model->layers[c->op->layer].experts[i];
+        const struct tensor *list[] = {e->gate, e->up, e->down};
+        for (int j = 0; j < 3; j++) {
+            const struct cpu_weight *found = cpu_weight_find(w, list[j]);
+            if (!found || found->matrix.n_tiles == 0) return no_weight(list[j], "matrix", err);
+            c->experts[i][j] = &found->matrix;
+            *(j < 2 ? &c->forms : &c->forms_down) |= form_of(found->matrix.pack);
+        }
+    }
+    return TERN_OK;
+}
+
 static enum tern_status op_weights(const struct unit_weights *w, struct cpu_op *c, struct tern_err *err) {
     const struct prog_op *op = c->op;
     switch (op->kind) {
@@ -73,6 +91,7 @@ static enum tern_status op_weights(const struct unit_weights *w, struct cpu_op *
             if (op->w[i]) TRY(op_vector(w, op->w[i], &c->v[i], err));
         return TERN_OK;
     case PROG_OP_SHORT_CONV: return op_vector(w, op->w[0], &c->v[0], err);
+    case PROG_OP_ROUTE: return op->w[0] ? op_vector(w, op->w[0], &c->v[0], err) : TERN_OK;
     case PROG_OP_HEAD: TRY(op_vector(w, op->w[0], &c->norm, err)); return op_matrix(w, c, op->w[1], err);
     default: return TERN_OK;
     }
@@ -97,17 +116,40 @@ static uint32_t forms_of(const struct prog *p, const struct prog_op *op) {
     return forms;
 }
 
+// n values in each of so many rows for a row of the window.
+static void sizes_act(struct sizes *z, uint32_t forms, int n, int rows) {
+    int values = int_round_up(n, 64) * rows;
+    z->act_rows = MAX(z->act_rows, rows);
+    if (forms & ACT_FLOAT) z->n_float = MAX(z->n_float, values);
+    if (forms & ACT_GROUPS) z->n_groups = MAX(z->n_groups, values);
+    if (forms & ACT_WHOLE) z->n_whole = MAX(z->n_whole, values);
+}
+
+static void sizes_experts(struct sizes *z, const struct prog *p, const struct prog_op *op) {
+    const struct model_hyper *h = p->hyper;
+    const struct model_expert *e = p->model->layers[op->layer].experts;
+    uint32_t in = 0, down = 0;
+    for (int i = 0; i < h->n_expert; i++) {
+        in |= form_of(cpu_pack_for(e[i].gate->format, p->spec.numerics));
+        in |= form_of(cpu_pack_for(e[i].up->format, p->spec.numerics));
+        down |= form_of(cpu_pack_for(e[i].down->format, p->spec.numerics));
+    }
+    sizes_act(z, in, h->n_embd, h->n_expert_used);
+    sizes_act(z, down, h->n_ff_expert, h->n_expert_used);
+    z->n_expert = h->n_expert;
+    z->n_pairs = h->n_expert_used;
+    z->n_expert_ops++;
+}
+
 static struct sizes sizes_of(const struct prog *p) {
     struct sizes z = {0};
     for (int i = 0; i < p->n_ops; i++) {
         const struct prog_op *op = &p->ops[i];
         if (norm_fuses(p, i)) continue; // what it reads is as wide as what the product reads
         int n_in = op->in[0] >= 0 ? p->values[op->in[0]].n_cols : 0;
-        uint32_t forms = forms_of(p, op);
         z.n_in = MAX(z.n_in, n_in);
-        if (forms & ACT_FLOAT) z.n_in_float = MAX(z.n_in_float, n_in);
-        if (forms & ACT_GROUPS) z.n_in_groups = MAX(z.n_in_groups, n_in);
-        if (forms & ACT_WHOLE) z.n_in_whole = MAX(z.n_in_whole, n_in);
+        sizes_act(&z, forms_of(p, op), n_in, 1);
+        if (op->kind == PROG_OP_EXPERTS) sizes_experts(&z, p, op);
         if (op->kind == PROG_OP_SHORT_CONV) z.n_conv = p->values[op->out[0]].n_cols;
         if (op->kind == PROG_OP_ATTENTION) z.has_attn = true;
     }
@@ -121,6 +163,7 @@ static float *value_at(const struct unit_program *c, int value) {
 static enum tern_status ops_make(struct unit_program *c, struct tern_err *err) {
     const struct prog *p = c->prog;
     const float *norm = NULL;
+    const struct cpu_matrix *(*experts)[3] = c->experts;
     int norm_in = -1;
     for (int i = 0; i < p->n_ops; i++) {
         const struct prog_op *op = &p->ops[i];
@@ -132,6 +175,11 @@ static enum tern_status ops_make(struct unit_program *c, struct tern_err *err) {
         struct cpu_op *o = &c->ops[c->n_ops++];
         *o = (struct cpu_op){.kind = op->kind, .op = op, .number = i, .norm = norm};
         TRY(op_weights(c->weights, o, err));
+        if (op->kind == PROG_OP_EXPERTS) {
+            o->experts = experts;
+            experts += p->hyper->n_expert;
+            TRY(op_experts(c->weights, p, o, err));
+        }
         for (int j = 0; j < PROG_OP_INPUTS; j++) {
             int v = j == 0 && norm ? norm_in : op->in[j];
             if (v < 0) continue;
@@ -163,8 +211,16 @@ static void carve_act(struct carver *c, struct cpu_act *a, size_t n_float, size_
 static void carve_member(const struct prog *g, struct cpu_member *m, const struct sizes *z, struct carver *c) {
     size_t window = (size_t)g->spec.window;
     size_t half = op_kv_half_bytes(g->spec.kv_type, g->hyper->head_dim);
-    carve_act(c, &m->act, z->n_in_float > 0 ? ACT_PRIVATE_VALUES : 0, z->n_in_groups > 0 ? ACT_PRIVATE_VALUES : 0,
-              z->n_in_whole > 0 ? ACT_PRIVATE_VALUES : 0, ACT_PRIVATE_VALUES / 64);
+    carve_act(c, &m->act, z->n_float > 0 ? ACT_PRIVATE_VALUES : 0, z->n_groups > 0 ? ACT_PRIVATE_VALUES : 0,
+              z->n_whole > 0 ? ACT_PRIVATE_VALUES : 0, ACT_PRIVATE_VALUES / 64);
+    if (z->n_pairs > 0) {
+        size_t pairs = window * (size_t)z->n_pairs;
+        m->pairs.begin = carve(c, (size_t)z->n_expert + 1, sizeof *m->pairs.begin);
+        m->pairs.next = carve(c, (size_t)z->n_expert, sizeof *m->pairs.next);
+        m->pairs.row = carve(c, pairs, sizeof *m->pairs.row);
+        m->pairs.weight = carve(c, pairs, sizeof *m->pairs.weight);
+        m->pairs.place = carve(c, pairs, sizeof *m->pairs.place);
+    }
     m->row = carve(c, (size_t)int_round_up(MAX(z->n_in, 1), 64), sizeof(float));
     for (int j = 0; j < 2; j++) m->temp[j] = carve(c, STRIP_FLOATS, sizeof(float));
     m->best = carve(c, (size_t)g->n_out_max, sizeof *m->best);
@@ -188,9 +244,9 @@ static void carve_all(struct unit_program *p, const struct sizes *z, struct carv
     p->attn.n_visible = carve(c, window, sizeof *p->attn.n_visible);
     p->rope_freqs = carve(c, (size_t)(g->hyper->head_dim / 2), sizeof *p->rope_freqs);
     p->counters = carve(c, (size_t)g->n_ops, sizeof *p->counters);
-    carve_act(c, &p->act, window * (size_t)int_round_up(z->n_in_float, 64),
-              window * (size_t)int_round_up(z->n_in_groups, 64), window * (size_t)int_round_up(z->n_in_whole, 64),
-              window);
+    p->experts = carve(c, (size_t)z->n_expert_ops * (size_t)z->n_expert, sizeof *p->experts);
+    carve_act(c, &p->act, window * (size_t)z->n_float, window * (size_t)z->n_groups, window * (size_t)z->n_whole,
+              window * (size_t)z->act_rows);
     p->conv_u = carve(c, window * (size_t)z->n_conv, sizeof(float));
     for (size_t i = 0; i < n_threads; i++) carve_member(g, p->members ? &p->members[i] : &unplaced, z, c);
     if (!z->has_attn) return;

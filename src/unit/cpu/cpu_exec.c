@@ -145,6 +145,8 @@ static void exec_op(struct cpu_run *r, const struct team_member *self, const str
     case PROG_OP_KV_WRITE: exec_kv_write(r, self, op); break;
     case PROG_OP_ATTENTION: cpu_exec_attention(r, self, op); break;
     case PROG_OP_SHORT_CONV: cpu_exec_short_conv(r, self, op); break;
+    case PROG_OP_ROUTE: cpu_exec_route(r, self, op); break;
+    case PROG_OP_EXPERTS: cpu_exec_experts(r, self, op); break;
     case PROG_OP_TAP: exec_tap(r, self, op); break;
     case PROG_OP_HEAD: cpu_exec_head(r, self, op); break;
     case PROG_OP_NORM_OUT: exec_norm(r, self, op, cpu_port(r, PORT_HIDDEN)); break;

@@ -14,6 +14,21 @@ static void zero_pad(int8_t *q, int n, size_t stride) {
     if ((size_t)n < stride) memset(q + n, 0, stride - (size_t)n);
 }
 
+void cpu_act_row(const struct cpu_kernels *k, uint32_t forms, const float *x, int n, const struct cpu_act *a,
+                 size_t at) {
+    if (forms & ACT_FLOAT) memcpy(a->x + at * a->x_stride, x, (size_t)n * sizeof(float));
+    if (forms & ACT_GROUPS) {
+        int8_t *q = a->q + at * a->q_stride;
+        k->quantise_row(x, n, q, a->scale + at * a->scale_stride, a->sum + at * 2 * a->scale_stride);
+        zero_pad(q, n, a->q_stride);
+    }
+    if (forms & ACT_WHOLE) {
+        int8_t *q = a->q_whole + at * a->q_stride;
+        k->quantise_row_whole(x, n, q, a->scale_whole + at);
+        zero_pad(q, n, a->q_stride);
+    }
+}
+
 // Prepares rows [begin, end) of an op's input in the forms it needs. row: [n_in] floats of the caller's.
 static void act_rows(const struct cpu_run *r, const struct cpu_op *op, const struct cpu_act *a, float *row, int begin,
                      int end) {
@@ -27,16 +42,7 @@ static void act_rows(const struct cpu_run *r, const struct cpu_op *op, const str
             k->rmsnorm(x, op->norm, n, r->p->prog->hyper->norm_eps, y);
             x = y;
         }
-        if (op->forms & ACT_GROUPS) {
-            int8_t *q = a->q + at * a->q_stride;
-            k->quantise_row(x, n, q, a->scale + at * a->scale_stride, a->sum + at * 2 * a->scale_stride);
-            zero_pad(q, n, a->q_stride);
-        }
-        if (op->forms & ACT_WHOLE) {
-            int8_t *q = a->q_whole + at * a->q_stride;
-            k->quantise_row_whole(x, n, q, a->scale_whole + at);
-            zero_pad(q, n, a->q_stride);
-        }
+        cpu_act_row(k, op->forms & ~(uint32_t)ACT_FLOAT, x, n, a, at);
     }
 }
 
@@ -65,9 +71,8 @@ static struct cpu_act act_prepare(struct cpu_run *r, const struct team_member *s
 
 // ---------------------------------------------------------------------------------------------------------- products
 
-// Rows [row, row + n) of a by tiles [begin, end) of m into y.
-static void product(const struct cpu_run *r, const struct cpu_matrix *m, const struct cpu_act *a, int row, int n,
-                    int begin, int end, float *y, size_t y_stride) {
+void cpu_product(const struct cpu_run *r, const struct cpu_matrix *m, const struct cpu_act *a, int row, int n,
+                 int begin, int end, float *y, size_t y_stride) {
     bool whole = m->pack == CPU_PACK_I8C;
     size_t at = (size_t)row;
     struct cpu_linear_args args = {
@@ -85,15 +90,8 @@ static void product(const struct cpu_run *r, const struct cpu_matrix *m, const s
     r->u->k.linear[m->pack][n == 1 ? 0 : n <= CPU_ROWS_FEW ? 1 : 2](&args);
 }
 
-// A strip of an op's result, on its way to where it belongs.
-struct strip {
-    int row, n_rows;
-    int tile, tile_end;
-    int first, n; // columns that exist
-};
-
-static bool strip_next(struct strip *s, int n_rows, int begin, int end, int n_out) {
-    if (s->n_rows == 0) *s = (struct strip){.n_rows = MIN(STRIP_ROWS, n_rows), .tile_end = begin};
+bool cpu_strip_next(struct cpu_strip *s, int n_rows, int begin, int end, int n_out) {
+    if (s->n_rows == 0) *s = (struct cpu_strip){.n_rows = MIN(STRIP_ROWS, n_rows), .tile_end = begin};
     if (s->tile_end >= end) {
         s->row += s->n_rows;
         s->n_rows = MIN(STRIP_ROWS, n_rows - s->row);
@@ -112,11 +110,11 @@ static void strips_run(const struct cpu_run *r, const struct team_member *self, 
     const struct cpu_kernels *k = &r->u->k;
     float *const *temp = r->p->members[self->index].temp;
     size_t cols = (size_t)op->out_cols[w];
-    struct strip s = {0};
-    while (strip_next(&s, r->n_rows, begin, end, op->m[w]->n_out)) {
+    struct cpu_strip s = {0};
+    while (cpu_strip_next(&s, r->n_rows, begin, end, op->m[w]->n_out)) {
         size_t stride = (size_t)(s.tile_end - s.tile) * CPU_TILE;
-        product(r, op->m[w], a, s.row, s.n_rows, s.tile, s.tile_end, temp[0], stride);
-        if (op->op->swiglu) product(r, op->m[1], a, s.row, s.n_rows, s.tile, s.tile_end, temp[1], stride);
+        cpu_product(r, op->m[w], a, s.row, s.n_rows, s.tile, s.tile_end, temp[0], stride);
+        if (op->op->swiglu) cpu_product(r, op->m[1], a, s.row, s.n_rows, s.tile, s.tile_end, temp[1], stride);
         for (int i = 0; i < s.n_rows; i++) {
             size_t at = (size_t)(s.row + i) * cols + (size_t)s.first, from = (size_t)i * stride;
             if (op->op->swiglu)
@@ -135,8 +133,8 @@ static void weight_run(const struct cpu_run *r, const struct team_member *self, 
     if (begin >= end) return;
     int full = op->op->swiglu || op->op->add ? begin : MIN(end, op->m[w]->n_out / CPU_TILE);
     if (begin < full)
-        product(r, op->m[w], a, 0, r->n_rows, begin, full, op->out[w] + (size_t)begin * CPU_TILE,
-                (size_t)op->out_cols[w]);
+        cpu_product(r, op->m[w], a, 0, r->n_rows, begin, full, op->out[w] + (size_t)begin * CPU_TILE,
+                    (size_t)op->out_cols[w]);
     strips_run(r, self, op, a, w, MAX(begin, full), end);
 }
 
@@ -168,7 +166,7 @@ static void hidden_rows(const struct cpu_run *r, const struct team_member *self,
 }
 
 // Columns of padding ids can never be chosen: their logits are -infinity.
-static void strip_finish(const struct cpu_run *r, const struct strip *s, float *y, size_t stride, float *logits,
+static void strip_finish(const struct cpu_run *r, const struct cpu_strip *s, float *y, size_t stride, float *logits,
                          struct prog_argmax *best) {
     int n_used = MAX(MIN(s->n, r->p->prog->hyper->n_vocab_used - s->first), 0);
     size_t n_vocab = (size_t)r->p->prog->hyper->n_vocab;
@@ -212,12 +210,12 @@ void cpu_exec_head(struct cpu_run *r, const struct team_member *self, const stru
     for (int i = 0; best && i < r->n_out; i++) best[i] = (struct prog_argmax){-1, NAN};
     int begin, end, n_vocab = op->m[0]->n_out;
     team_share(self, op->m[0]->n_tiles, 1, &begin, &end);
-    struct strip s = {0};
-    while (strip_next(&s, r->n_out, begin, end, n_vocab)) {
+    struct cpu_strip s = {0};
+    while (cpu_strip_next(&s, r->n_out, begin, end, n_vocab)) {
         bool direct = logits && s.tile_end * CPU_TILE <= n_vocab; // kernels write whole tiles
         size_t stride = direct ? (size_t)n_vocab : (size_t)(s.tile_end - s.tile) * CPU_TILE;
         float *y = direct ? logits + (size_t)s.row * (size_t)n_vocab + (size_t)s.first : m->temp[0];
-        product(r, op->m[0], &a, s.row, s.n_rows, s.tile, s.tile_end, y, stride);
+        cpu_product(r, op->m[0], &a, s.row, s.n_rows, s.tile, s.tile_end, y, stride);
         strip_finish(r, &s, y, stride, logits, best);
     }
     if (!best) return;

@@ -100,6 +100,7 @@ typedef void (*cpu_qk_norm_rope_fn)(float *head, int head_dim, const float *w, f
                                     bool interleaved);
 typedef void (*cpu_swiglu_fn)(const float *gate, const float *up, int n, float *y);
 typedef void (*cpu_add_fn)(const float *a, const float *b, int n, float *y);
+typedef void (*cpu_axpy_fn)(float a, const float *x, int n, float *y);
 typedef void (*cpu_conv_gate_fn)(const float *bcx, int n, float *u_out);
 typedef void (*cpu_short_conv_fn)(const float *const *u, const float *taps_by_tap, int len, int n, const float *c,
                                   float *y);
@@ -126,7 +127,9 @@ struct cpu_kernels {
     cpu_rmsnorm_fn rmsnorm;
     cpu_qk_norm_rope_fn qk_norm_rope;
     cpu_swiglu_fn swiglu;
+    cpu_swiglu_fn geglu;
     cpu_add_fn add;
+    cpu_axpy_fn axpy;
     cpu_conv_gate_fn conv_gate;
     cpu_short_conv_fn short_conv;              // taps transposed by the pack: [len][n]
     cpu_attention_block_fn attention_block[3]; // by op_kv_type

@@ -47,6 +47,8 @@ enum tern_status kernel_check_quantise_whole(const struct kernel_row *row, struc
 enum tern_status kernel_check_rmsnorm(const struct kernel_row *row, struct kernel_trial *t, struct tern_err *err);
 enum tern_status kernel_check_qk_norm_rope(const struct kernel_row *row, struct kernel_trial *t, struct tern_err *err);
 enum tern_status kernel_check_swiglu(const struct kernel_row *row, struct kernel_trial *t, struct tern_err *err);
+enum tern_status kernel_check_geglu(const struct kernel_row *row, struct kernel_trial *t, struct tern_err *err);
+enum tern_status kernel_check_axpy(const struct kernel_row *row, struct kernel_trial *t, struct tern_err *err);
 enum tern_status kernel_check_add(const struct kernel_row *row, struct kernel_trial *t, struct tern_err *err);
 enum tern_status kernel_check_conv_gate(const struct kernel_row *row, struct kernel_trial *t, struct tern_err *err);
 enum tern_status kernel_check_short_conv(const struct kernel_row *row, struct kernel_trial *t, struct tern_err *err);

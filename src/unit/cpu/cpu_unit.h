@@ -118,8 +118,19 @@ struct cpu_op {
     int in_cols[PROG_OP_INPUTS], out_cols[PROG_OP_WEIGHTS];
     const struct cpu_matrix *m[PROG_OP_WEIGHTS];
     int n_m;
-    const float *v[PROG_OP_WEIGHTS]; // vectors: q and k norms, taps
-    const struct tensor *table;      // EMBED: read from the source
+    const struct cpu_matrix *(*experts)[3]; // EXPERTS: [n_expert] gate, up, down
+    uint32_t forms_down;                    // EXPERTS: of down's input; forms is that of gate and up
+    const float *v[PROG_OP_WEIGHTS];        // vectors: q and k norms, taps
+    const struct tensor *table;             // EMBED: read from the source
+};
+
+// The (row, expert) pairs of a step, by expert, within an expert by row; every member counts for itself.
+struct expert_pairs {
+    int32_t *begin; // [n_expert + 1] first pair of each expert
+    int32_t *next;  // [n_expert]
+    int32_t *row;   // [pairs]
+    float *weight;  // [pairs]
+    int32_t *place; // [pairs]: where row i's j-th pair lies, at i * n_expert_used + j
 };
 
 // What each member has for itself.
@@ -130,6 +141,7 @@ struct cpu_member {
     struct prog_argmax *best;                   // [n_out_max]
     struct op_attn_part *split, *total, *block; // [ATTN_PAIRS] each
     float *q;                                   // [ATTN_PAIRS][head_dim]: the task's queries side by side
+    struct expert_pairs pairs;
     uint8_t *tail;      // [tail_blocks][2 * half_bytes]: a tree row's positions from len/32*32 on
     int32_t *tail_rows; // [window]: row held per depth, -1: none
 };
@@ -158,6 +170,7 @@ struct unit_program {
     struct unit *unit;
     const struct prog *prog;
     struct unit_weights *weights;
+    const struct cpu_matrix *(*experts)[3]; // of all EXPERTS ops, behind one another
     struct cpu_op *ops;
     int n_ops;
     uint8_t *work; // one block of pages: values, and all that the pointers below name
@@ -193,8 +206,24 @@ float *cpu_port(const struct cpu_run *r, enum prog_port port);
 // Books the time since the last call on an op kind (member 0, when profiling).
 void cpu_profile(struct cpu_run *r, const struct team_member *self, enum prog_op_kind kind);
 
+// Parts of products (cpu_exec_linear.c). One row of n values as row `at` of a, in the forms; ACT_FLOAT is a copy.
+void cpu_act_row(const struct cpu_kernels *k, uint32_t forms, const float *x, int n, const struct cpu_act *a,
+                 size_t at);
+// Rows [row, row + n) of a by tiles [begin, end) of m into y.
+void cpu_product(const struct cpu_run *r, const struct cpu_matrix *m, const struct cpu_act *a, int row, int n,
+                 int begin, int end, float *y, size_t y_stride);
+// A strip of an op's result, on its way to where it belongs; zeroed before the first.
+struct cpu_strip {
+    int row, n_rows;
+    int tile, tile_end;
+    int first, n; // columns that exist
+};
+bool cpu_strip_next(struct cpu_strip *s, int n_rows, int begin, int end, int n_out);
+
 // One op each; every member calls it, and it returns behind its last barrier.
 void cpu_exec_linear(struct cpu_run *r, const struct team_member *self, const struct cpu_op *op);
+void cpu_exec_route(struct cpu_run *r, const struct team_member *self, const struct cpu_op *op);
+void cpu_exec_experts(struct cpu_run *r, const struct team_member *self, const struct cpu_op *op);
 void cpu_exec_head(struct cpu_run *r, const struct team_member *self, const struct cpu_op *op);
 void cpu_exec_short_conv(struct cpu_run *r, const struct team_member *self, const struct cpu_op *op);
 void cpu_exec_attention(struct cpu_run *r, const struct team_member *self, const struct cpu_op *op);

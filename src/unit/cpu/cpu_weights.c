@@ -10,17 +10,18 @@
 #include <stdlib.h>
 
 #define PACK_PIECE ((uint64_t)32 << 20) // bytes of source between two reports of progress
-#define WEIGHTS_PER_LAYER 10
-#define WEIGHTS_OF_MODEL 5 // that belong to no layer
+#define WEIGHTS_PER_LAYER 16            // without experts
+#define WEIGHTS_OF_MODEL 5              // that belong to no layer
 
-enum need { NEED_MATRIX, NEED_VECTOR, NEED_TAPS };
+enum need { NEED_MATRIX, NEED_ROUTER, NEED_VECTOR, NEED_TAPS };
 
 static void need(struct unit_weights *w, const struct tensor *t, enum need kind) {
     if (!t || (w->shared && cpu_weight_find(w->shared, t))) return;
     struct cpu_weight *e = &w->list[w->n++];
     *e = (struct cpu_weight){.tensor = t, .is_taps = kind == NEED_TAPS};
-    if (kind != NEED_MATRIX) return;
-    e->matrix = (struct cpu_matrix){.pack = cpu_pack_for(t->format, w->numerics),
+    if (kind != NEED_MATRIX && kind != NEED_ROUTER) return;
+    enum prog_class numerics = kind == NEED_ROUTER ? PROG_CLASS_FP32 : w->numerics; // op.h: routers are of that class
+    e->matrix = (struct cpu_matrix){.pack = cpu_pack_for(t->format, numerics),
                                     .n_out = (int)t->ne[1],
                                     .n_in = (int)t->ne[0],
                                     .n_tiles = int_div_up((int)t->ne[1], CPU_TILE)};
@@ -34,7 +35,8 @@ static int by_tensor(const void *a, const void *b) {
 
 static enum tern_status collect(struct unit_weights *w, struct tern_err *err) {
     const struct model *m = w->model;
-    size_t cap = (size_t)m->hyper.n_layers * (WEIGHTS_PER_LAYER + 4) + WEIGHTS_OF_MODEL;
+    size_t per_layer = WEIGHTS_PER_LAYER + 3 * (size_t)m->hyper.n_expert;
+    size_t cap = (size_t)m->hyper.n_layers * per_layer + WEIGHTS_OF_MODEL;
     w->list = arena_calloc(&w->arena, cap, sizeof *w->list);
     if (!w->list) return err_set(err, TERN_NO_MEMORY, "weights: no memory for a list of %zu", cap);
     for (int i = 0; i < m->hyper.n_layers; i++) {
@@ -45,6 +47,13 @@ static enum tern_status collect(struct unit_weights *w, struct tern_err *err) {
         for (size_t j = 0; j < ARRAY_LEN(matrices); j++) need(w, matrices[j], NEED_MATRIX);
         for (size_t j = 0; j < ARRAY_LEN(vectors); j++) need(w, vectors[j], NEED_VECTOR);
         need(w, l->conv_taps, NEED_TAPS);
+        need(w, l->router, NEED_ROUTER);
+        need(w, l->router_bias, NEED_VECTOR);
+        for (int e = 0; l->experts && e < m->hyper.n_expert; e++) {
+            need(w, l->experts[e].gate, NEED_MATRIX);
+            need(w, l->experts[e].up, NEED_MATRIX);
+            need(w, l->experts[e].down, NEED_MATRIX);
+        }
     }
     need(w, m->output_norm, NEED_VECTOR);
     need(w, m->output, NEED_MATRIX);
@@ -150,7 +159,7 @@ static enum tern_status report(struct progress_state *p, uint64_t bytes, struct 
 static bool may_drop(const struct model *m, const struct tensor *t) {
     uintptr_t first = (uintptr_t)m->tensors, at = (uintptr_t)t;
     bool own = at >= first && at < first + (size_t)m->n_tensors * sizeof *t;
-    return m->source && own && t != m->embedding;
+    return m->source && (own || t->whole) && t != m->embedding;
 }
 
 static enum tern_status pack_matrix_make(struct unit_weights *w, struct cpu_weight *e, void **scratch,

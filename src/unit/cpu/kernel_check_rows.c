@@ -204,6 +204,31 @@ enum tern_status kernel_check_swiglu(const struct kernel_row *row, struct kernel
     return check_kind(row, t, &kind, err);
 }
 
+static void geglu_reference(void *arg) {
+    struct rows_case *c = arg;
+    op_geglu(c->a, c->b, c->n, c->z);
+}
+enum tern_status kernel_check_geglu(const struct kernel_row *row, struct kernel_trial *t, struct tern_err *err) {
+    static const struct rows_kind kind = {swiglu_call, geglu_reference, 1, N_MAX, 1, BENCH_N};
+    return check_kind(row, t, &kind, err);
+}
+
+// In place, so both begin with b.
+static void axpy_call(void *arg) {
+    struct rows_case *c = arg;
+    memcpy(c->y, c->b, (size_t)c->n * sizeof(float));
+    ((cpu_axpy_fn)c->row->fn)(c->w[0], c->a, c->n, c->y);
+}
+static void axpy_reference(void *arg) {
+    struct rows_case *c = arg;
+    memcpy(c->z, c->b, (size_t)c->n * sizeof(float));
+    op_axpy(c->w[0], c->a, c->n, c->z);
+}
+enum tern_status kernel_check_axpy(const struct kernel_row *row, struct kernel_trial *t, struct tern_err *err) {
+    static const struct rows_kind kind = {axpy_call, axpy_reference, 1, N_MAX, 1, BENCH_N};
+    return check_kind(row, t, &kind, err);
+}
+
 static void add_call(void *arg) {
     struct rows_case *c = arg;
     ((cpu_add_fn)c->row->fn)(c->a, c->b, c->n, c->y);

@@ -16,6 +16,8 @@ void k_qk_norm_rope__scalar(float *head, int head_dim, const float *w, float eps
     op_qk_norm_rope(head, head_dim, w, eps, table, interleaved);
 }
 void k_swiglu__scalar(const float *gate, const float *up, int n, float *y) { op_swiglu(gate, up, n, y); }
+void k_geglu__scalar(const float *gate, const float *up, int n, float *y) { op_geglu(gate, up, n, y); }
+void k_axpy__scalar(float a, const float *x, int n, float *y) { op_axpy(a, x, n, y); }
 void k_add__scalar(const float *a, const float *b, int n, float *y) { op_add(a, b, n, y); }
 void k_conv_gate__scalar(const float *bcx, int n, float *u_out) { op_conv_gate(bcx, n, u_out); }
 

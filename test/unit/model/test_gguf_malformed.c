@@ -190,7 +190,7 @@ static void drop_pre(struct tiny *t) { t->drop_keys = "tokenizer.ggml.pre"; }
     }
 ONE_KEY(arch_other, kv_str(b, "general.architecture", "lfm9"))
 ONE_KEY(arch_drafter, kv_str(b, "general.architecture", "dflash"))
-ONE_KEY(arch_moe, kv_str(b, "general.architecture", "lfm2moe"))
+ONE_KEY(experts_4, kv_u32(b, "lfm2.expert_count", 4))
 ONE_KEY(arch_number, kv_u32(b, "general.architecture", 2))
 ONE_KEY(type_adapter, kv_str(b, "general.type", "adapter"))
 ONE_KEY(blocks_513, kv_u32(b, "lfm2.block_count", MODEL_LAYERS_MAX + 1))
@@ -237,6 +237,7 @@ ONE_KEY(experts, kv_u32(b, "lfm2.expert_count", 8))
 ONE_KEY(not_causal, kv_bool(b, "lfm2.attention.causal", 0))
 ONE_KEY(rope_partial, kv_u32(b, "lfm2.rope.dimension_count", 8))
 ONE_KEY(rope_yarn, kv_str(b, "lfm2.rope.scaling.type", "yarn"))
+ONE_KEY(rope_long, kv_str(b, "lfm2.rope.scaling.type", "longrope"))
 ONE_KEY(value_length, kv_u32(b, "lfm2.attention.value_length", 8))
 ONE_KEY(quant_version, kv_u32(b, "general.quantization_version", 1))
 ONE_KEY(tokens_of_int, {
@@ -362,7 +363,7 @@ static const struct kind kinds[] = {
     {"architecture missing", drop_arch, NULL, BAD, "general.architecture is missing"},
     {"architecture unknown", drop_arch, arch_other, NOT, "architecture 'lfm9' is not supported"},
     {"drafter", drop_arch, arch_drafter, NOT, "a DSpark drafter, not a model that can run alone"},
-    {"mixture of experts", drop_arch, arch_moe, NOT, "mixture of experts"},
+    {"experts in a dense model", NULL, experts_4, NOT, "a mixture of 4 experts is not supported"},
     {"architecture a number", drop_arch, arch_number, BAD, "general.architecture has type uint32"},
     {"adapter", NULL, type_adapter, NOT, "general.type is adapter"},
     {"block_count missing", drop_blocks, NULL, BAD, "lfm2.block_count is missing"},
@@ -394,7 +395,8 @@ static const struct kind kinds[] = {
     {"expert_count", NULL, experts, NOT, "8 experts"},
     {"encoder", NULL, not_causal, NOT, "encoder"},
     {"partial rotation", NULL, rope_partial, NOT, "partial rotation"},
-    {"yarn", NULL, rope_yarn, NOT, "yarn"},
+    {"yarn without a factor", NULL, rope_yarn, BAD, "YaRN RoPE scaling needs factor >= 1"},
+    {"longrope", NULL, rope_long, NOT, "longrope"},
     {"value_length", NULL, value_length, NOT, "16 key and 8 value"},
     {"quantisation version", matrix_q4, quant_version, NOT, "general.quantization_version is 1"},
     {"tokens of int32", drop_tokens, tokens_of_int, BAD, "tokenizer.ggml.tokens has type array of int32"},

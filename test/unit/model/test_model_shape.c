@@ -9,8 +9,9 @@ static void test_sizes(void **state) {
     static const struct {
         const char *name;
         uint64_t n_params;
-    } published[] = {{"lfm2-350m", 354483968},  {"lfm2-700m", 742489344},    {"lfm2-1.2b", 1170340608},
-                     {"lfm2-2.6b", 2569272320}, {"lfm2.5-2.6b", 2697198592}, {"llama-7b", 6738415616}};
+    } published[] = {{"lfm2-350m", 354483968},   {"lfm2-700m", 742489344},    {"lfm2-1.2b", 1170340608},
+                     {"lfm2-2.6b", 2569272320},  {"lfm2.5-2.6b", 2697198592}, {"llama-7b", 6738415616},
+                     {"lfm2-8b-a1b", 8339930560}};
     for (size_t i = 0; i < ARRAY_LEN(published); i++) {
         const struct model_shape *s = model_shapes;
         while (s->name && strcmp(s->name, published[i].name) != 0) s++;
@@ -20,7 +21,12 @@ static void test_sizes(void **state) {
         uint64_t q = (uint64_t)h->n_head * (uint64_t)h->head_dim, kv = (uint64_t)h->n_head_kv * (uint64_t)h->head_dim;
         for (int l = 0; l < h->n_layers; l++) {
             bool is_attn = (s->attn_layers_mask >> l) & 1;
-            n += 2 * d + 3 * d * (uint64_t)h->n_ff;
+            uint64_t n_ff = (uint64_t)h->n_ff, n_expert = (uint64_t)h->n_expert;
+            if (n_expert > 0 && l >= s->n_dense_layers) { // experts, router and its bias
+                n_ff = n_expert * (uint64_t)h->n_ff_expert;
+                n += n_expert * d + n_expert;
+            }
+            n += 2 * d + 3 * d * n_ff;
             n += is_attn ? 2 * d * q + 2 * d * kv + (s->is_llama ? 0 : 2 * (uint64_t)h->head_dim)
                          : 4 * d * d + d * (uint64_t)h->conv_len;
         }

@@ -158,10 +158,72 @@ static void test_conv_missing_row(void **state) {
     assert_true(isnan(a) && isnan(b));
 }
 
+// Against doubles, near and far; the sign of zero and what is not a number.
+static void test_gelu(void **state) {
+    (void)state;
+    uint64_t rng = 91;
+    float gate[200], up[200], y[200];
+    rng_fill(&rng, gate, 200, 4);
+    rng_fill(&rng, up, 200, 2);
+    op_geglu(gate, up, 200, y);
+    for (int i = 0; i < 200; i++) {
+        const double x = gate[i], t = tanh(0.79788456080286536 * (x + 0.044715 * x * x * x));
+        assert_true(fabs(y[i] - 0.5 * x * (1 + t) * up[i]) <= 4e-7 * (fabs(x * up[i]) + 1e-3));
+        assert_same_float(y[i], op_gelu(gate[i]) * up[i]);
+    }
+    assert_true(op_gelu(0) == 0 && op_gelu(60) == 60 && op_gelu(-60) == 0 && op_gelu(3e38f) == 3e38f);
+    assert_true(isnan(op_gelu(NAN)) && op_gelu(INFINITY) == INFINITY);
+}
+
+static void check_route(const struct op_router *r, const float *logits, const float *bias, const int32_t *want) {
+    float score[8], weights[8];
+    int32_t ids[8];
+    op_route(r, logits, bias, score, ids, weights);
+    assert_memory_equal(ids, want, (size_t)r->k * sizeof(*ids));
+    double sum = 0, total = 0;
+    for (int i = 0; i < r->n; i++) total += exp(logits[i]);
+    for (int j = 0; j < r->k; j++) {
+        double x = logits[ids[j]];
+        sum += r->sigmoid ? 1 / (1 + exp(-x)) : exp(x) / total;
+    }
+    for (int j = 0; j < r->k; j++) {
+        double x = logits[ids[j]], s = r->sigmoid ? 1 / (1 + exp(-x)) : exp(x) / total;
+        if (r->normalise) s /= sum + r->eps;
+        assert_true(fabs(weights[j] - s * r->scale) < 1e-6);
+    }
+}
+
+static void test_route(void **state) {
+    (void)state;
+    const float logits[6] = {0.5f, -1, 2, 0.5f, 2, -3}, bias[6] = {0, 0, -1, 0.25f, 0, 5}, equal[6] = {0};
+    struct op_router r = {.n = 6, .k = 3, .sigmoid = true, .normalise = true, .eps = 1e-6f, .scale = 1.5f};
+    check_route(&r, logits, NULL, (const int32_t[]){0, 2, 4}); // of the equal 0 and 3 the lower one
+    check_route(&r, logits, bias, (const int32_t[]){3, 4, 5}); // chosen with the bias, weighed without
+    check_route(&r, equal, NULL, (const int32_t[]){0, 1, 2});
+    r.sigmoid = false;
+    check_route(&r, logits, NULL, (const int32_t[]){0, 2, 4});
+    r.normalise = false;
+    r.k = 1;
+    check_route(&r, logits, NULL, (const int32_t[]){2});
+    r.k = 6;
+    check_route(&r, logits, bias, (const int32_t[]){0, 1, 2, 3, 4, 5});
+    // NaN is the last choice, and there is always a choice.
+    float bad[4] = {NAN, 1, NAN, 0}, score[4], weights[3];
+    int32_t ids[3];
+    r = (struct op_router){.n = 4, .k = 3, .sigmoid = true, .scale = 1};
+    op_route(&r, bad, NULL, score, ids, weights);
+    assert_memory_equal(ids, ((const int32_t[]){0, 1, 3}), sizeof(ids));
+    assert_true(isnan(weights[0]) && !isnan(weights[1]));
+    float x[5] = {1, 2, 3, 4, 5}, y[5] = {1, 1, 1, 1, 1};
+    op_axpy(0.5f, x, 5, y);
+    for (int i = 0; i < 5; i++) assert_true(y[i] == 1 + 0.5f * x[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rmsnorm),   cmocka_unit_test(test_rope),        cmocka_unit_test(test_elementwise),
         cmocka_unit_test(test_conv_cuts), cmocka_unit_test(test_conv_accept), cmocka_unit_test(test_conv_missing_row),
+        cmocka_unit_test(test_gelu),      cmocka_unit_test(test_route),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

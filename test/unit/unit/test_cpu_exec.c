@@ -211,10 +211,11 @@ static void rows_one_by_one(void **state) {
 static void any_chunks(void **state) {
     (void)state;
     static const int mixed[] = {50, 1, 17, 33, 2, 5, 16, 31};
-    for (int llama = 0; llama < 2; llama++)
+    for (int kind = 0; kind < 3; kind++)
         for (int threads = 1; threads <= 3; threads++) {
-            struct setup_options o = {.shape =
-                                          llama ? tiny_llama_shape(FORMAT_Q8_0, 9) : tiny_lfm2_shape(FORMAT_Q8_0, 9),
+            struct setup_options o = {.shape = kind == 0   ? tiny_lfm2_shape(FORMAT_Q8_0, 9)
+                                               : kind == 1 ? tiny_llama_shape(FORMAT_Q8_0, 9)
+                                                           : tiny_moe_shape(FORMAT_Q8_0, 9),
                                       .n_threads = threads};
             decode_and_prefill(&o, 120, mixed, ARRAY_LEN(mixed));
         }
@@ -233,6 +234,10 @@ static void any_instruction_set(void **state) {
             struct tern_err err;
             if (d->open(&u, &(struct unit_options){.isa = isas[i], .n_threads = 1}, &err) == TERN_UNSUPPORTED) continue;
             d->close(u);
+            decode_and_prefill(&o, 72, mixed, ARRAY_LEN(mixed));
+            o.shape = tiny_moe_shape(FORMAT_Q8_0, 22);
+            o.shape.router_sigmoid = false; // softmax, no bias
+            o.shape.n_expert_used = 5;
             decode_and_prefill(&o, 72, mixed, ARRAY_LEN(mixed));
         }
 }
@@ -408,6 +413,10 @@ static void trees_verify_and_commit(void **state) {
     struct setup_options o = {.shape = tiny_lfm2_shape(FORMAT_F32, 51), .numerics = PROG_CLASS_FP32, .n_threads = 2};
     o.shape.conv_len = 5;
     tree_rounds(&o);
+    for (int threads = 1; threads <= 3; threads++) {
+        o = (struct setup_options){.shape = tiny_moe_shape(FORMAT_Q8_0, 52), .n_threads = threads};
+        tree_rounds(&o);
+    }
 }
 
 static void encoder_rows(void **state) {
