@@ -124,7 +124,7 @@ void team_barrier(const struct team_member *self) {
 static void team_stop(struct team *t, int n_started) {
     t->stop = true;
     gate_move(t, &t->job);
-    for (int i = 1; i < n_started; i++) thread_join(t->members[i].thread);
+    for (int i = 1; i < n_started; i++) os_thread_join(t->members[i].thread);
     park_release(&t->park);
     mem_free(t->members);
     mem_free(t);
@@ -135,7 +135,7 @@ static enum tern_status team_start(struct team **out, struct team *t, const stru
     for (int i = 1; i < t->n; i++) {
         struct member_thread *m = &t->members[i];
         *m = (struct member_thread){.team = t, .index = i, .cpu = pin ? slots[i].cpu : -1};
-        enum tern_status status = thread_create(&m->thread, member_main, m, err);
+        enum tern_status status = os_thread_create(&m->thread, member_main, m, err);
         if (status != TERN_OK) {
             err_prefix(err, "thread %d of %d", i + 1, t->n);
             team_stop(t, i);

@@ -45,8 +45,8 @@ struct cpu_topology cpu_topology_get(void);
 
 // Plain threads and locks, for the engine's own threads.
 struct os_thread;
-enum tern_status thread_create(struct os_thread **out, void (*fn)(void *arg), void *arg, struct tern_err *err);
-void thread_join(struct os_thread *t); // waits and frees; NULL is fine
+enum tern_status os_thread_create(struct os_thread **out, void (*fn)(void *arg), void *arg, struct tern_err *err);
+void os_thread_join(struct os_thread *t); // waits and frees; NULL is fine
 struct os_mutex;
 struct os_cond;
 struct os_mutex *mutex_create(void);

@@ -32,7 +32,7 @@ static void *thread_main(void *arg) {
 }
 
 // Signals stay with the threads of the program: ours block them all.
-enum tern_status thread_create(struct os_thread **out, void (*fn)(void *arg), void *arg, struct tern_err *err) {
+enum tern_status os_thread_create(struct os_thread **out, void (*fn)(void *arg), void *arg, struct tern_err *err) {
     struct os_thread *t = mem_alloc(sizeof(*t));
     if (!t) return err_set(err, TERN_NO_MEMORY, "no memory for a thread");
     t->fn = fn;
@@ -50,7 +50,7 @@ enum tern_status thread_create(struct os_thread **out, void (*fn)(void *arg), vo
     return TERN_OK;
 }
 
-void thread_join(struct os_thread *t) {
+void os_thread_join(struct os_thread *t) {
     if (!t) return;
     CHECK(pthread_join(t->handle, NULL));
     mem_free(t);

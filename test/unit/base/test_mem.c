@@ -141,8 +141,8 @@ static void test_freeze(void **state) {
     struct os_thread *t;
     mem_freeze(true); // this thread's freeze is not the other's, and freeing is allowed
     mem_freeze(false);
-    assert_ok(thread_create(&t, freeze_elsewhere, &done, &test_err));
-    thread_join(t);
+    assert_ok(os_thread_create(&t, freeze_elsewhere, &done, &test_err));
+    os_thread_join(t);
     assert_true(done);
     mem_free(mem_alloc(1));
 }
@@ -166,8 +166,8 @@ static void test_threads(void **state) {
     (void)state;
     struct mem_stats before = mem_stats_get();
     struct os_thread *t[4];
-    for (int i = 0; i < 4; i++) assert_ok(thread_create(&t[i], hammer, NULL, &test_err));
-    for (int i = 0; i < 4; i++) thread_join(t[i]);
+    for (int i = 0; i < 4; i++) assert_ok(os_thread_create(&t[i], hammer, NULL, &test_err));
+    for (int i = 0; i < 4; i++) os_thread_join(t[i]);
     struct mem_stats now = mem_stats_get();
     assert_int_equal(now.bytes_now, before.bytes_now);
     assert_int_equal(now.n_live, before.n_live);

@@ -302,11 +302,11 @@ static void test_lock(void **state) {
     struct lock_waiter w = {.fd = -1};
     snprintf(w.path, sizeof(w.path), "%s", at("lock"));
     struct os_thread *t;
-    assert_ok(thread_create(&t, lock_wait, &w, &test_err));
+    assert_ok(os_thread_create(&t, lock_wait, &w, &test_err));
     clock_sleep_ns(30000000);
     assert_int_equal(unlink(w.path), 0);
     os_unlock(a);
-    thread_join(t);
+    os_thread_join(t);
     assert_int_equal(w.status, TERN_OK);
     assert_int_equal(os_lock(&b, w.path, 0, &err), TERN_AGAIN);
     os_unlock(w.fd);

@@ -21,11 +21,11 @@ static void test_mutex(void **state) {
     (void)state;
     struct shared s = {.mutex = mutex_create()};
     struct os_thread *t[3];
-    for (int i = 0; i < 3; i++) assert_ok(thread_create(&t[i], add, &s, &test_err));
-    for (int i = 0; i < 3; i++) thread_join(t[i]);
+    for (int i = 0; i < 3; i++) assert_ok(os_thread_create(&t[i], add, &s, &test_err));
+    for (int i = 0; i < 3; i++) os_thread_join(t[i]);
     assert_int_equal(s.value, 60000);
     mutex_free(s.mutex);
-    thread_join(NULL);
+    os_thread_join(NULL);
     mutex_free(NULL);
     cond_free(NULL);
 }
@@ -44,13 +44,13 @@ static void test_cond(void **state) {
     (void)state;
     struct shared s = {.mutex = mutex_create(), .cond = cond_create()};
     struct os_thread *t[3];
-    for (int i = 0; i < 3; i++) assert_ok(thread_create(&t[i], wait_for_value, &s, &test_err));
+    for (int i = 0; i < 3; i++) assert_ok(os_thread_create(&t[i], wait_for_value, &s, &test_err));
     mutex_lock(s.mutex);
     while (s.n_ready < 3) cond_wait(s.cond, s.mutex);
     s.value = 1;
     cond_broadcast(s.cond);
     mutex_unlock(s.mutex);
-    for (int i = 0; i < 3; i++) thread_join(t[i]);
+    for (int i = 0; i < 3; i++) os_thread_join(t[i]);
     assert_int_equal(s.n_ready, 0);
     mutex_lock(s.mutex);
     uint64_t start = clock_ns();
@@ -71,7 +71,7 @@ static void test_no_memory(void **state) {
     struct os_thread *t = NULL;
     struct tern_err err;
     mem_fail_at(1, true);
-    assert_int_equal(thread_create(&t, add, NULL, &err), TERN_NO_MEMORY);
+    assert_int_equal(os_thread_create(&t, add, NULL, &err), TERN_NO_MEMORY);
     assert_null(t);
     assert_null(mutex_create());
     assert_null(cond_create());

@@ -136,10 +136,10 @@ static void test_threads(void **state) {
     struct tern_engine *e = fixture_engine(&o);
     for (int i = 0; i < SESSIONS; i++) {
         workers[i] = (struct worker){.engine = e, .name = names[i]};
-        fixture_must(thread_create(&threads[i], worker_run, &workers[i], &err), &err);
+        fixture_must(os_thread_create(&threads[i], worker_run, &workers[i], &err), &err);
     }
     for (int i = 0; i < SESSIONS; i++) {
-        thread_join(threads[i]);
+        os_thread_join(threads[i]);
         assert_int_equal(workers[i].n_wrong, 0);
     }
     tern_engine_close(e);
