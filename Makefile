@@ -1,18 +1,19 @@
 # The usual ways into the build; bare `make` prints them. Meson does the work: build/ is its folder, build/NAME those of
 # the other kinds of build.
 .POSIX:
-.PHONY: help run build check test-full test-san test-fault fuzz bench format clean cross-aarch64 install
+.PHONY: help run build check test-full test-san test-fault fuzz bench format clean cross-aarch64 check-macos install
 
 help:
 	@echo 'make run            build, then talk to the model that comes along (without a terminal: one prompt)'
 	@echo 'make build          build/tern'
 	@echo 'make check          what every change must pass: style, build, tests (a few minutes)'
-	@echo 'make test-full      check, and clang, the sanitizers and aarch64 under qemu'
+	@echo 'make test-full      check, and clang, the sanitizers, aarch64 under qemu, macOS'
 	@echo 'make test-san       the tests under ASan+UBSan, then under TSan'
 	@echo 'make test-fault     failing allocations and input/output, truncated files'
 	@echo 'make fuzz           every fuzz target with libFuzzer (SECONDS=30 each; FUZZ="gguf json" for some)'
 	@echo 'make bench          speed of this machine, beside its measured ceilings'
 	@echo 'make cross-aarch64  cross build and its tests under qemu'
+	@echo 'make check-macos    compiles and links for macOS with zig, which it fetches'
 	@echo 'make format         clang-format 14 over the tree'
 	@echo 'make install        to /usr/local, or PREFIX at the first build'
 	@echo 'make clean          removes build/'
@@ -34,14 +35,14 @@ run: build
 
 check:
 	@if [ "$$CI" = true ]; then \
-		tools/deps.sh ci && tools/check.sh style gcc clang; \
+		tools/deps.sh ci && tools/check.sh style gcc clang san arm; \
 	else \
 		tools/deps.sh check && tools/check.sh style gcc; \
 	fi
 
 test-full:
 	@tools/deps.sh ci
-	@tools/check.sh style gcc clang san tsan cross
+	@tools/check.sh style gcc clang san tsan cross macos
 
 test-san:
 	@tools/deps.sh check
@@ -54,6 +55,10 @@ test-fault:
 cross-aarch64:
 	@tools/deps.sh cross
 	@tools/check.sh cross
+
+check-macos:
+	@tools/deps.sh build
+	@tools/check.sh macos
 
 fuzz:
 	@tools/deps.sh fuzz

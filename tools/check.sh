@@ -8,7 +8,9 @@
 #   san     build/san         AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan    build/tsan        ThreadSanitizer
 #   fault   build/            only the fault suite
-#   cross   build/aarch64     aarch64, its tests under qemu
+#   cross   build/aarch64     aarch64, all tests under qemu (hours)
+#   arm     build/aarch64     of these the operations, the kernels and the equality of bits
+#   macos   build/macos-*     compiled and linked for macOS on both processors; nothing runs
 #
 # With CI=true warnings are errors. What a tier needs but does not find (clang, a cross compiler) is one skipped check.
 set -u
@@ -122,22 +124,29 @@ tier_clang() {
     command -v clang >/dev/null 2>&1 || { skip clang 'not installed'; return; }
     CC=clang build 'clang' build/clang && tests 'clang' build/clang
 }
-tier_cross() {
+cross_build() {
     tools/cross_aarch64.sh build/aarch64 >"$log" 2>&1
     case $? in
-    0) ;;
-    77) skip 'aarch64' "$(tail -n 1 "$log")"; return ;;
-    *) fail 'aarch64: set-up'; return ;;
+    0) build 'aarch64' build/aarch64 ;;
+    77) skip 'aarch64' "$(tail -n 1 "$log")"; return 1 ;;
+    *) fail 'aarch64: set-up'; return 1 ;;
     esac
-    build 'aarch64' build/aarch64 && tests 'aarch64 under qemu' build/aarch64 -t 10
 }
+tier_cross() { cross_build && tests 'aarch64 under qemu' build/aarch64 -t 20; }
+# pico_int8 compares the logits of the int8 class with the bits that x86 gives.
+tier_arm() {
+    cross_build || return
+    tests 'aarch64 under qemu: operations, kernels' build/aarch64 -t 10 --suite op --suite kernel
+    tests 'aarch64 under qemu: equal bits' build/aarch64 -t 10 contract compose pico_int8
+}
+tier_macos() { one 'macOS: compiles and links' tools/check_macos.sh; }
 
 [ $# -gt 0 ] || set -- style gcc
 for tier in "$@"; do
     case $tier in
-    style | gcc | clang | san | tsan | fault | cross) "tier_$tier" ;;
+    style | gcc | clang | san | tsan | fault | cross | arm | macos) "tier_$tier" ;;
     *)
-        echo "check.sh: no tier '$tier' (style gcc clang san tsan fault cross)" >&2
+        echo "check.sh: no tier '$tier' (style gcc clang san tsan fault cross arm macos)" >&2
         exit 2
         ;;
     esac

@@ -11,8 +11,11 @@
 
 #define PROMPT 110
 #define LONG_PROMPT 900
+#define LONG_PROMPT_SHORT 300
 
 static uint64_t rng;
+static bool
+    is_short; // TERN_TEST_SHORT=1 (sanitizers, emulators): fewer windows, one K/V type in each, shorter contexts
 static int below(int n) { return (int)(tiny_random(&rng) % (uint64_t)n); }
 
 static void tokens_draw(int32_t *t, int n, int n_vocab) {
@@ -125,12 +128,16 @@ static void check_windows(const struct setup *base) {
                                       {256, 0, 1}, {512, 0, 3}, {512, 512, 1}};
     static const struct cut few[] = {{1, 1, 2}, {512, 512, 2}, {64, 0, 1}};
     int32_t tokens[PROMPT];
+    static const struct cut fewest[] = {{17, 17, 2}, {64, 0, 1}, {512, 512, 3}};
     for (int type = 0; type < 3; type++) {
         struct setup s = *base;
         s.kv_type = (enum op_kv_type)type;
+        if (is_short && s.kv_type == OP_KV_F32) continue;
         tokens_draw(tokens, PROMPT, s.model->hyper.n_vocab);
         struct answer want = measure(&s, tokens, PROMPT);
-        if (s.kv_type == OP_KV_F16)
+        if (is_short)
+            check_cuts(&s, &want, tokens, fewest, ARRAY_LEN(fewest));
+        else if (s.kv_type == OP_KV_F16)
             check_cuts(&s, &want, tokens, many, ARRAY_LEN(many));
         else
             check_cuts(&s, &want, tokens, few, ARRAY_LEN(few));
@@ -224,12 +231,12 @@ static void check_mix(const struct setup *s, const int *lens, int n_seqs, int n_
 }
 
 static void check_short_and_long(const struct setup *s) {
-    static const int lens[] = {3, LONG_PROMPT};
+    const int lens[] = {3, is_short ? LONG_PROMPT_SHORT : LONG_PROMPT};
     check_mix(s, lens, 2, 3, 512);
 }
 static void check_eight(const struct setup *s) {
     static const int lens[] = {1, 31, 32, 33, 64, 5, 90, 17};
-    check_mix(s, lens, 8, 20, 96);
+    check_mix(s, lens, 8, is_short ? 4 : 20, 96);
 }
 
 // ---------------------------------------------------------------------------------------- both directions
@@ -411,6 +418,7 @@ static void test_encoder_rows(void **state) {
 }
 
 int main(void) {
+    is_short = env_get("TERN_TEST_SHORT") != NULL;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_windows_chunks_threads), cmocka_unit_test(test_short_beside_long),
         cmocka_unit_test(test_eight_together),         cmocka_unit_test(test_encoder_rows),
