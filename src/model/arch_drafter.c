@@ -7,10 +7,9 @@
 //   dflash-draft  ik_llama.cpp. Its own keys begin with dflash-draft.dflash., target_layer_ids are config.json's.
 //   a folder      drafter_config.c.
 #include "base/base.h"
-#include "model/model_int.h"
+#include "model/arch_tensors.h"
 
 #define HF_LAYER "layers.%d."
-#define LAYER(field) offsetof(struct model_layer, field)
 #define PART(field) offsetof(struct model_drafter, field)
 
 static const struct arch_tensor drafter_tensors[] = {
@@ -45,67 +44,9 @@ static const struct arch_tensor drafter_tensors[] = {
     {{"", "markov_head.joint_proj.bias", NULL}, WHERE_RNN, PART(markov_bias), DIM_RANK3, DIM_NONE, true},
     {{"conf_proj.weight", "confidence_head.proj.weight", NULL}, WHERE_CONF, PART(conf), DIM_CONF_IN, DIM_ONE, false},
     {{"conf_proj.bias", "confidence_head.proj.bias", NULL}, WHERE_CONF_BIAS, PART(conf_bias), DIM_ONE, DIM_NONE, true},
-    {{"blk.%d.attn_norm.weight", HF_LAYER "input_layernorm.weight", NULL},
-     WHERE_LAYER,
-     LAYER(attn_norm),
-     DIM_EMBD,
-     DIM_NONE,
-     true},
-    {{"blk.%d.attn_q.weight", HF_LAYER "self_attn.q_proj.weight", NULL}, WHERE_LAYER, LAYER(q), DIM_EMBD, DIM_Q, false},
-    {{"blk.%d.attn_k.weight", HF_LAYER "self_attn.k_proj.weight", NULL},
-     WHERE_LAYER,
-     LAYER(k),
-     DIM_EMBD,
-     DIM_KV,
-     false},
-    {{"blk.%d.attn_v.weight", HF_LAYER "self_attn.v_proj.weight", NULL},
-     WHERE_LAYER,
-     LAYER(v),
-     DIM_EMBD,
-     DIM_KV,
-     false},
-    {{"blk.%d.attn_output.weight", HF_LAYER "self_attn.o_proj.weight", NULL},
-     WHERE_LAYER,
-     LAYER(o),
-     DIM_Q,
-     DIM_EMBD,
-     false},
-    {{"blk.%d.attn_q_norm.weight", HF_LAYER "self_attn.q_norm.weight", NULL},
-     WHERE_LAYER,
-     LAYER(q_norm),
-     DIM_HEAD,
-     DIM_NONE,
-     true},
-    {{"blk.%d.attn_k_norm.weight", HF_LAYER "self_attn.k_norm.weight", NULL},
-     WHERE_LAYER,
-     LAYER(k_norm),
-     DIM_HEAD,
-     DIM_NONE,
-     true},
-    {{"blk.%d.ffn_norm.weight", HF_LAYER "post_attention_layernorm.weight", NULL},
-     WHERE_LAYER,
-     LAYER(ffn_norm),
-     DIM_EMBD,
-     DIM_NONE,
-     true},
-    {{"blk.%d.ffn_gate.weight", HF_LAYER "mlp.gate_proj.weight", NULL},
-     WHERE_LAYER,
-     LAYER(ffn_gate),
-     DIM_EMBD,
-     DIM_FF,
-     false},
-    {{"blk.%d.ffn_up.weight", HF_LAYER "mlp.up_proj.weight", NULL},
-     WHERE_LAYER,
-     LAYER(ffn_up),
-     DIM_EMBD,
-     DIM_FF,
-     false},
-    {{"blk.%d.ffn_down.weight", HF_LAYER "mlp.down_proj.weight", NULL},
-     WHERE_LAYER,
-     LAYER(ffn_down),
-     DIM_FF,
-     DIM_EMBD,
-     false},
+    ARCH_ROWS_ATTENTION(HF_LAYER),
+    ARCH_ROWS_HEAD_NORMS(HF_LAYER),
+    ARCH_ROWS_FFN(HF_LAYER),
 };
 
 const struct model_arch_kind arch_drafter = {

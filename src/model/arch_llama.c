@@ -4,10 +4,9 @@
 // half-split ones. Llama-3 frequency scaling comes as divisors in the tensor rope_freqs.weight, or as four numbers in
 // config.json.
 #include "base/base.h"
-#include "model/model_int.h"
+#include "model/arch_tensors.h"
 
 #define HF_LAYER "model.layers.%d."
-#define LAYER(field) offsetof(struct model_layer, field)
 
 static const struct arch_tensor llama_tensors[] = {
     {{"output_norm.weight", "model.norm.weight", NULL},
@@ -16,55 +15,8 @@ static const struct arch_tensor llama_tensors[] = {
      DIM_EMBD,
      DIM_NONE,
      true},
-    {{"blk.%d.attn_norm.weight", HF_LAYER "input_layernorm.weight", NULL},
-     WHERE_LAYER,
-     LAYER(attn_norm),
-     DIM_EMBD,
-     DIM_NONE,
-     true},
-    {{"blk.%d.attn_q.weight", HF_LAYER "self_attn.q_proj.weight", NULL}, WHERE_LAYER, LAYER(q), DIM_EMBD, DIM_Q, false},
-    {{"blk.%d.attn_k.weight", HF_LAYER "self_attn.k_proj.weight", NULL},
-     WHERE_LAYER,
-     LAYER(k),
-     DIM_EMBD,
-     DIM_KV,
-     false},
-    {{"blk.%d.attn_v.weight", HF_LAYER "self_attn.v_proj.weight", NULL},
-     WHERE_LAYER,
-     LAYER(v),
-     DIM_EMBD,
-     DIM_KV,
-     false},
-    {{"blk.%d.attn_output.weight", HF_LAYER "self_attn.o_proj.weight", NULL},
-     WHERE_LAYER,
-     LAYER(o),
-     DIM_Q,
-     DIM_EMBD,
-     false},
-    {{"blk.%d.ffn_norm.weight", HF_LAYER "post_attention_layernorm.weight", NULL},
-     WHERE_LAYER,
-     LAYER(ffn_norm),
-     DIM_EMBD,
-     DIM_NONE,
-     true},
-    {{"blk.%d.ffn_gate.weight", HF_LAYER "mlp.gate_proj.weight", NULL},
-     WHERE_LAYER,
-     LAYER(ffn_gate),
-     DIM_EMBD,
-     DIM_FF,
-     false},
-    {{"blk.%d.ffn_up.weight", HF_LAYER "mlp.up_proj.weight", NULL},
-     WHERE_LAYER,
-     LAYER(ffn_up),
-     DIM_EMBD,
-     DIM_FF,
-     false},
-    {{"blk.%d.ffn_down.weight", HF_LAYER "mlp.down_proj.weight", NULL},
-     WHERE_LAYER,
-     LAYER(ffn_down),
-     DIM_FF,
-     DIM_EMBD,
-     false},
+    ARCH_ROWS_ATTENTION(HF_LAYER),
+    ARCH_ROWS_FFN(HF_LAYER),
 };
 
 static enum tern_status params_gguf(struct model_params *p, struct model_source *s, struct tern_err *err) {

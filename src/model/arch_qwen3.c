@@ -2,12 +2,9 @@
 // rotation, no biases. A head's width is a number of its own and need not be the model's divided by the heads. RoPE
 // pairs are half-split in both kinds of file.
 #include "base/base.h"
-#include "model/model_int.h"
+#include "model/arch_tensors.h"
 
 #define HF_LAYER "model.layers.%d."
-#define LAYER(field) offsetof(struct model_layer, field)
-#define ROW(gguf, hf, where, field, ne0, ne1, small) \
-    { {"blk.%d." gguf ".weight", HF_LAYER hf ".weight", NULL}, where, LAYER(field), ne0, ne1, small }
 #define EXPERT(gguf, hf, field, ne0, ne1)                                                        \
     {                                                                                            \
         {"blk.%d." gguf ".weight", HF_LAYER "mlp.experts.%d." hf ".weight", NULL}, WHERE_EXPERT, \
@@ -21,18 +18,10 @@ static const struct arch_tensor qwen3_tensors[] = {
      DIM_EMBD,
      DIM_NONE,
      true},
-    ROW("attn_norm", "input_layernorm", WHERE_LAYER, attn_norm, DIM_EMBD, DIM_NONE, true),
-    ROW("attn_q", "self_attn.q_proj", WHERE_LAYER, q, DIM_EMBD, DIM_Q, false),
-    ROW("attn_k", "self_attn.k_proj", WHERE_LAYER, k, DIM_EMBD, DIM_KV, false),
-    ROW("attn_v", "self_attn.v_proj", WHERE_LAYER, v, DIM_EMBD, DIM_KV, false),
-    ROW("attn_output", "self_attn.o_proj", WHERE_LAYER, o, DIM_Q, DIM_EMBD, false),
-    ROW("attn_q_norm", "self_attn.q_norm", WHERE_LAYER, q_norm, DIM_HEAD, DIM_NONE, true),
-    ROW("attn_k_norm", "self_attn.k_norm", WHERE_LAYER, k_norm, DIM_HEAD, DIM_NONE, true),
-    ROW("ffn_norm", "post_attention_layernorm", WHERE_LAYER, ffn_norm, DIM_EMBD, DIM_NONE, true),
-    ROW("ffn_gate", "mlp.gate_proj", WHERE_DENSE, ffn_gate, DIM_EMBD, DIM_FF, false),
-    ROW("ffn_up", "mlp.up_proj", WHERE_DENSE, ffn_up, DIM_EMBD, DIM_FF, false),
-    ROW("ffn_down", "mlp.down_proj", WHERE_DENSE, ffn_down, DIM_FF, DIM_EMBD, false),
-    ROW("ffn_gate_inp", "mlp.gate", WHERE_ROUTED, router, DIM_EMBD, DIM_EXPERTS, true),
+    ARCH_ROWS_ATTENTION(HF_LAYER),
+    ARCH_ROWS_HEAD_NORMS(HF_LAYER),
+    ARCH_ROWS_FFN(HF_LAYER),
+    ARCH_ROW(HF_LAYER, "ffn_gate_inp", "mlp.gate", WHERE_ROUTED, router, DIM_EMBD, DIM_EXPERTS, true),
     EXPERT("ffn_gate_exps", "gate_proj", gate, DIM_EMBD, DIM_FF_EXPERT),
     EXPERT("ffn_up_exps", "up_proj", up, DIM_EMBD, DIM_FF_EXPERT),
     EXPERT("ffn_down_exps", "down_proj", down, DIM_FF_EXPERT, DIM_EMBD),
