@@ -164,6 +164,28 @@ static enum tern_status width_take(struct binder *b, struct tern_err *err) {
     return TERN_OK;
 }
 
+// A norm whose file holds w - 1: the weights that multiply, in floats.
+static enum tern_status norm_plus_1(const struct binder *b, const struct tensor **t, struct tern_err *err) {
+    struct tensor *copy;
+    float *w;
+    int64_t n = (*t)->ne[0];
+    TRY(source_alloc(b->s, &copy, 1, sizeof(*copy), err));
+    TRY(source_alloc(b->s, &w, (size_t)n, sizeof(*w), err));
+    for (int64_t i = 0; i < n; i++) {
+        const uint8_t *at = (*t)->data + (size_t)i * ((*t)->format == FORMAT_F32 ? 4 : 2);
+        float stored = (*t)->format == FORMAT_F32   ? f32_from_bits(load_u32(at))
+                       : (*t)->format == FORMAT_F16 ? f16_to_f32(load_u16(at))
+                                                    : bf16_to_f32(load_u16(at));
+        w[i] = 1.0f + stored;
+    }
+    *copy = **t;
+    copy->format = FORMAT_F32;
+    copy->data = (const uint8_t *)w;
+    copy->n_bytes = (uint64_t)n * sizeof(*w);
+    *t = copy;
+    return TERN_OK;
+}
+
 static enum tern_status row_bind(struct binder *b, const struct arch_tensor *row, int layer, struct tern_err *err) {
     char name[NAME_BUF];
     enum arch_name column = b->is_hf ? NAME_HF : NAME_GGUF;
@@ -174,6 +196,7 @@ static enum tern_status row_bind(struct binder *b, const struct arch_tensor *row
         full = row->name[NAME_GGUF_ALT];
     const struct tensor *t;
     TRY(tensor_take(b, full, row->ne1 == DIM_NONE ? 1 : 2, ne, row->is_small, &t, err));
+    if (b->is_hf && b->arch->norm_plus_1 && row->is_small) TRY(norm_plus_1(b, &t, err));
     char *base = row->where == WHERE_GLOBAL ? (char *)b->m : (char *)&b->m->layers[layer];
     if (row->where >= WHERE_DRAFTER) base = (char *)b->p->drafter;
     memcpy(base + row->field, &t, sizeof(t));
@@ -294,6 +317,8 @@ enum tern_status arch_bind(struct model *m, const struct model_arch_kind *arch, 
     for (int i = 0; i < p->hyper.n_layers; i++) {
         m->layers[i].kind = p->kinds[i];
         m->layers[i].n_head_kv = p->n_head_kv[i];
+        m->layers[i].window = p->windows[i];
+        m->layers[i].rope_local = p->windows[i] > 0 && p->hyper.rope_base_local > 0;
         for (int k = 0; k < arch->n_tensors; k++)
             if (row_applies(&b, &arch->tensors[k], i)) TRY(row_bind(&b, &arch->tensors[k], i, err));
         if (p->routed[i]) TRY(experts_bind(&b, i, err));

@@ -3,8 +3,8 @@
 #include "model/model_int.h"
 #include <math.h>
 
-const struct model_arch_kind *const arch_list[] = {&arch_lfm2,  &arch_lfm2moe,  &arch_llama,
-                                                   &arch_qwen3, &arch_qwen3moe, NULL};
+const struct model_arch_kind *const arch_list[] = {&arch_gemma3, &arch_lfm2,     &arch_lfm2moe, &arch_llama,
+                                                   &arch_qwen3,  &arch_qwen3moe, NULL};
 
 static enum tern_status arch_refuse(struct str name, struct tern_err *err) {
     if (drafter_arch_is(name) || drafter_class_is(name))
@@ -13,6 +13,11 @@ static enum tern_status arch_refuse(struct str name, struct tern_err *err) {
             "architecture %.*s: this is a DSpark drafter, not a model that can run alone; open the model it was "
             "made for",
             SHOW(name));
+    if (str_eqz(name, "gemma3"))
+        return err_set(
+            err, TERN_UNSUPPORTED,
+            "architecture gemma3 of a folder is the one with images; its text model alone (gemma3_text, or a "
+            "GGUF file) is supported");
     struct buf known;
     buf_init(&known, 1024);
     for (int i = 0; arch_list[i]; i++) buf_putf(&known, "%s%s", i ? ", " : "", arch_list[i]->name);
@@ -47,6 +52,7 @@ enum tern_status arch_get_hf(const struct model_arch_kind **out, struct str type
 enum tern_status params_layers(struct model_params *p, struct model_source *s, int64_t n_layers, struct tern_err *err) {
     p->hyper.n_layers = (int)n_layers;
     TRY(source_alloc(s, &p->kinds, (size_t)n_layers, sizeof(*p->kinds), err));
+    TRY(source_alloc(s, &p->windows, (size_t)n_layers, sizeof(*p->windows), err));
     TRY(source_alloc(s, &p->routed, (size_t)n_layers, sizeof(*p->routed), err));
     return source_alloc(s, &p->n_head_kv, (size_t)n_layers, sizeof(*p->n_head_kv), err);
 }

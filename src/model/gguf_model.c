@@ -135,8 +135,9 @@ enum tern_status gguf_bind(struct model *m, struct tern_err *err) {
 }
 
 // Keys that change the computation and that no architecture here has. A drafter's block is not causal.
-static enum tern_status unsupported_keys(const struct gguf *g, bool is_drafter, bool has_experts,
-                                         struct tern_err *err) {
+static enum tern_status unsupported_keys(const struct gguf *g, const struct model_params *p, struct tern_err *err) {
+    bool is_drafter = p->drafter != NULL;
+    bool has_experts = p->arch && p->arch->has_experts, has_windows = p->arch && p->arch->has_windows;
     int64_t experts = 0, window = 0;
     int causal = 1;
     TRY(gguf_opt_int(g, "@expert_count", 0, UINT32_MAX, &experts, err));
@@ -146,7 +147,7 @@ static enum tern_status unsupported_keys(const struct gguf *g, bool is_drafter, 
     if (!causal && !is_drafter)
         return err_set(err, TERN_UNSUPPORTED, "an encoder (attention.causal is false) is not supported");
     TRY(gguf_opt_int(g, "@attention.sliding_window", 0, UINT32_MAX, &window, err));
-    if (window > 0)
+    if (window > 0 && !has_windows)
         return err_set(err, TERN_UNSUPPORTED, "sliding-window attention (%lld) is not supported", (long long)window);
     return TERN_OK;
 }
@@ -208,7 +209,7 @@ enum tern_status gguf_params_common(struct model_params *p, struct model_source 
     struct model_hyper *h = &p->hyper;
     int64_t n_layers, n_embd, n_ctx, n_vocab = 0;
     double eps, base = 0;
-    TRY(unsupported_keys(g, p->drafter != NULL, p->arch && p->arch->has_experts, err));
+    TRY(unsupported_keys(g, p, err));
     TRY(gguf_need_int(g, "@block_count", 1, MODEL_LAYERS_MAX, &n_layers, err));
     TRY(gguf_need_int(g, "@embedding_length", 1, MODEL_EMBD_MAX, &n_embd, err));
     TRY(gguf_need_int(g, "@context_length", 1, MODEL_CTX_MAX, &n_ctx, err));

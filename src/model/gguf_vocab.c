@@ -58,6 +58,21 @@ static enum tern_status types_read(struct model *m, struct tern_err *err) {
     return TERN_OK;
 }
 
+static enum tern_status scores_read(struct model *m, struct tern_err *err) {
+    const struct gguf_kv *kv;
+    struct model_vocab *v = &m->vocab;
+    TRY(gguf_opt_array(&m->source->gguf, "tokenizer.ggml.scores", GGUF_F32, &kv, err));
+    if (!kv || !str_eqz(v->kind, "llama")) return TERN_OK;
+    if (kv->n != (uint64_t)v->n_tokens)
+        return err_set(err, TERN_BAD_FORMAT, "tokenizer.ggml.scores has %llu items for %d tokens",
+                       (unsigned long long)kv->n, v->n_tokens);
+    float *scores;
+    TRY(source_alloc(m->source, &scores, (size_t)kv->n, sizeof(*scores), err));
+    memcpy(scores, kv->data, (size_t)kv->n * sizeof(*scores));
+    v->scores = scores;
+    return TERN_OK;
+}
+
 static enum tern_status special_read(struct model *m, const char *name, int32_t *out, struct tern_err *err) {
     char key[96];
     int64_t id = -1;
@@ -96,8 +111,10 @@ enum tern_status gguf_vocab_read(struct model *m, struct tern_err *err) {
     TRY(gguf_opt_str(g, "tokenizer.chat_template", &v->chat_template, err));
     TRY(gguf_opt_bool(g, "tokenizer.ggml.add_bos_token", &v->add_bos, err));
     TRY(gguf_opt_bool(g, "tokenizer.ggml.add_eos_token", &v->add_eos, err));
+    TRY(gguf_opt_bool(g, "tokenizer.ggml.add_space_prefix", &v->add_blank, err));
     TRY(tokens_read(m, err));
     TRY(types_read(m, err));
+    TRY(scores_read(m, err));
     TRY(gguf_opt_array(g, "tokenizer.ggml.merges", GGUF_STRING, &merges, err));
     if (merges) {
         TRY(strings_read(m->source, merges, &v->merges, err));

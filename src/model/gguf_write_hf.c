@@ -5,6 +5,7 @@
 // scaling becomes the tensor rope_freqs.weight, convolution taps lose their size of one.
 #include "base/base.h"
 #include "model/model_int.h"
+#include <math.h>
 
 #define NAME_BUF 128
 
@@ -167,7 +168,8 @@ enum tern_status gguf_write_hf_tensors(struct model_export *x, struct tern_err *
                        "a Hugging Face folder of architecture %s cannot be written as GGUF here (lfm2 and llama can); "
                        "convert it with llama.cpp first",
                        m->arch_name);
-    if (m->hyper.rope_factors && m->arch != &arch_llama)
+    float usual = (float)(1.0 / sqrt((double)m->hyper.head_dim)); // YaRN changes it
+    if ((m->hyper.rope_factors && m->arch != &arch_llama) || m->hyper.attn_scale != usual)
         return err_set(err, TERN_UNSUPPORTED, "RoPE scaling of a %s model has no form in a GGUF file", m->arch_name);
     TRY(tensor_add(x, "token_embd.weight", "model.embed_tokens.weight", false, err));
     if (m->output != m->embedding) TRY(tensor_add(x, "output.weight", "lm_head.weight", false, err));

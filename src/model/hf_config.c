@@ -106,26 +106,41 @@ static enum tern_status rest_skip(const struct reading *r, const struct json_ite
     return TERN_OK;
 }
 
-#define ROPE(field) offsetof(struct hf_rope, field)
-static const struct field rope_fields[] = {
-    {"rope_theta", FIELD_REAL, ROPE(theta), NULL},
-    {"factor", FIELD_REAL, ROPE(factor), NULL},
-    {"low_freq_factor", FIELD_REAL, ROPE(low_freq_factor), NULL},
-    {"high_freq_factor", FIELD_REAL, ROPE(high_freq_factor), NULL},
-    {"original_max_position_embeddings", FIELD_REAL, ROPE(original_ctx), NULL},
-    {"partial_rotary_factor", FIELD_REAL, ROPE(partial), NULL},
-    {"beta_fast", FIELD_REAL, ROPE(beta_fast), NULL},
-    {"beta_slow", FIELD_REAL, ROPE(beta_slow), NULL},
-    {"attention_factor", FIELD_REAL, ROPE(attention_factor), NULL},
-    {"mscale", FIELD_REAL, ROPE(mscale), NULL},
-    {"mscale_all_dim", FIELD_REAL, ROPE(mscale_all_dim), NULL},
-    {"truncate", FIELD_FLAG, ROPE(truncate), NULL},
-    {"type", FIELD_STR, ROPE(type), NULL},
-    {"rope_type", FIELD_STR, ROPE(type), NULL},
-};
+// Fields of a rotation at `at`, the offset of its struct hf_rope.
+#define ROPE(at, field) ((at) + offsetof(struct hf_rope, field))
+#define ROPE_FIELDS(at)                                                                                             \
+    {"rope_theta", FIELD_REAL, ROPE(at, theta), NULL}, {"factor", FIELD_REAL, ROPE(at, factor), NULL},              \
+        {"low_freq_factor", FIELD_REAL, ROPE(at, low_freq_factor), NULL},                                           \
+        {"high_freq_factor", FIELD_REAL, ROPE(at, high_freq_factor), NULL},                                         \
+        {"original_max_position_embeddings", FIELD_REAL, ROPE(at, original_ctx), NULL},                             \
+        {"partial_rotary_factor", FIELD_REAL, ROPE(at, partial), NULL},                                             \
+        {"beta_fast", FIELD_REAL, ROPE(at, beta_fast), NULL}, {"beta_slow", FIELD_REAL, ROPE(at, beta_slow), NULL}, \
+        {"attention_factor", FIELD_REAL, ROPE(at, attention_factor), NULL},                                         \
+        {"mscale", FIELD_REAL, ROPE(at, mscale), NULL},                                                             \
+        {"mscale_all_dim", FIELD_REAL, ROPE(at, mscale_all_dim), NULL},                                             \
+        {"truncate", FIELD_FLAG, ROPE(at, truncate), NULL}, {"type", FIELD_STR, ROPE(at, type), NULL}, {            \
+        "rope_type", FIELD_STR, ROPE(at, type), NULL                                                                \
+    }
+static const struct field rope_fields[] = {ROPE_FIELDS(0)};
+
+static enum tern_status rope_kind_object(const struct reading *r, void *base, const struct json_item *first) {
+    if (first->event != JSON_OBJECT) return wrong_type(r, "a kind of rope_parameters", "an object", first->pos);
+    return object_read(r, rope_fields, ARRAY_LEN(rope_fields), base);
+}
+
+// rope_parameters: of all layers, or one object per kind of layer.
+static enum tern_status rope_parameters(const struct reading *r, void *base, const struct json_item *first) {
+    static const struct field fields[] = {
+        ROPE_FIELDS(offsetof(struct hf_config, rope_parameters)),
+        {"full_attention", FIELD_OTHER, offsetof(struct hf_config, rope_full), rope_kind_object},
+        {"sliding_attention", FIELD_OTHER, offsetof(struct hf_config, rope_sliding), rope_kind_object},
+    };
+    if (first->event != JSON_OBJECT) return wrong_type(r, "rope_parameters", "an object", first->pos);
+    return object_read(r, fields, ARRAY_LEN(fields), base);
+}
 
 static enum tern_status rope_object(const struct reading *r, void *base, const struct json_item *first) {
-    if (first->event != JSON_OBJECT) return wrong_type(r, "rope_parameters or rope_scaling", "an object", first->pos);
+    if (first->event != JSON_OBJECT) return wrong_type(r, "rope_scaling", "an object", first->pos);
     return object_read(r, rope_fields, ARRAY_LEN(rope_fields), base);
 }
 
@@ -280,7 +295,7 @@ static const struct field config_fields[] = {
     {"eos_token_id", FIELD_IDS, CONFIG(eos), NULL},
     {"pad_token_id", FIELD_IDS, CONFIG(pad), NULL},
     {"architectures", FIELD_OTHER, CONFIG(class_name), class_names},
-    {"rope_parameters", FIELD_OTHER, CONFIG(rope_parameters), rope_object},
+    {"rope_parameters", FIELD_OTHER, 0, rope_parameters},
     {"rope_scaling", FIELD_OTHER, CONFIG(rope_scaling), rope_object},
     {"layer_types", FIELD_OTHER, 0, layer_types},
     {"full_attn_idxs", FIELD_OTHER, 0, attn_idxs},
@@ -288,6 +303,15 @@ static const struct field config_fields[] = {
     {"quantization", FIELD_OTHER, CONFIG(has_quantization), quantization},
     {"rope_is_neox_style", FIELD_FLAG, CONFIG(rope_is_neox_style), NULL},
     {"use_sliding_window", FIELD_FLAG, CONFIG(use_sliding_window), NULL},
+    {"use_bidirectional_attention", FIELD_FLAG, CONFIG(bidirectional), NULL},
+    {"sliding_window", FIELD_INT, CONFIG(sliding_window), NULL},
+    {"sliding_window_pattern", FIELD_INT, CONFIG(sliding_pattern), NULL},
+    {"_sliding_window_pattern", FIELD_INT, CONFIG(sliding_pattern_too), NULL},
+    {"rope_local_base_freq", FIELD_REAL, CONFIG(rope_local), NULL},
+    {"query_pre_attn_scalar", FIELD_REAL, CONFIG(query_scalar), NULL},
+    {"attn_logit_softcapping", FIELD_REAL, CONFIG(softcap_attn), NULL},
+    {"final_logit_softcapping", FIELD_REAL, CONFIG(softcap_logits), NULL},
+    {"hidden_activation", FIELD_STR, CONFIG(hidden_activation), NULL},
     {"dflash_config", FIELD_OTHER, CONFIG(drafter_nested), drafter_object},
     {"dspark_config", FIELD_OTHER, CONFIG(drafter_nested), drafter_object},
     DRAFTER_FIELDS(CONFIG(drafter)),
@@ -317,6 +341,7 @@ static enum tern_status file_read(struct model_source *s, const char *where, str
     return status;
 }
 
+// flat: one line per field
 enum tern_status hf_config_parse(struct hf_config *c, struct model_source *s, struct str json, struct tern_err *err) {
     struct hf_rope no_rope = {.theta = NAN,
                               .factor = NAN,
@@ -375,6 +400,16 @@ enum tern_status hf_config_parse(struct hf_config *c, struct model_source *s, st
         .mlp_bias = -1,
         .rope_parameters = no_rope,
         .rope_scaling = no_rope,
+        .rope_full = no_rope,
+        .rope_sliding = no_rope,
+        .bidirectional = -1,
+        .sliding_window = HF_ABSENT,
+        .sliding_pattern = HF_ABSENT,
+        .sliding_pattern_too = HF_ABSENT,
+        .rope_local = NAN,
+        .query_scalar = NAN,
+        .softcap_attn = NAN,
+        .softcap_logits = NAN,
         .n_layer_types = -1,
         .n_attn_idxs = -1,
         .rope_is_neox_style = -1,

@@ -178,6 +178,7 @@ enum tern_status hf_bind(struct model *m, const char *path, bool is_folder, stru
     TRY(hf_config_parse(&c, s, file_text(s->config), err));
     if (c.model_type.len == 0) return err_set(err, TERN_BAD_FORMAT, "config.json: model_type is missing");
     TRY(arch_get_hf(&arch, c.model_type, c.class_name, err));
+    p.arch = arch;
     TRY(arch->params_hf(&p, s, &c, err));
     TRY(arch_bind(m, arch, &p, err));
     TRY(extra_find(s, folder, "generation_config.json", &generation, err));

@@ -36,6 +36,7 @@ enum tern_status hf_params_common(struct model_params *p, struct model_source *s
 
 enum tern_status hf_params_decoder(struct model_params *p, struct model_source *s, const struct hf_config *c,
                                    struct tern_err *err) {
+    bool sliding = p->arch->has_windows;
     TRY(hf_params_common(p, s, c, err));
     if (c->rms_norm_eps != c->rms_norm_eps)
         return err_set(err, TERN_BAD_FORMAT, "config.json: rms_norm_eps is missing");
@@ -55,7 +56,7 @@ enum tern_status hf_params_decoder(struct model_params *p, struct model_source *
                        p->hyper.n_layers);
     for (int i = 0; i < p->hyper.n_layers; i++) {
         enum hf_layer_type type = c->n_layer_types >= 0 ? c->layer_types[i] : HF_LAYER_FULL;
-        if (type != HF_LAYER_FULL)
+        if (type != HF_LAYER_FULL && !(type == HF_LAYER_SLIDING && sliding))
             return err_set(err, TERN_UNSUPPORTED, "config.json: layer %d is no full_attention, as it is supported", i);
         p->kinds[i] = LAYER_ATTENTION;
         p->n_head_kv[i] = p->hyper.n_head_kv;
@@ -67,7 +68,8 @@ static bool is_set(double v) { return v == v; }
 
 static enum tern_status theta_read(struct model_params *p, struct model_source *s, const struct hf_config *c,
                                    double theta_default, struct tern_err *err) {
-    const double places[] = {c->rope_theta, c->theta, c->rope_parameters.theta, c->rope_scaling.theta};
+    const double places[] = {c->rope_theta, c->theta, c->rope_parameters.theta, c->rope_scaling.theta,
+                             c->rope_full.theta};
     double theta = NAN;
     for (size_t i = 0; i < ARRAY_LEN(places); i++) {
         if (!is_set(places[i])) continue;
@@ -102,12 +104,15 @@ static enum tern_status yarn_read(struct model_params *p, struct model_source *s
 enum tern_status hf_rope_read(struct model_params *p, struct model_source *s, const struct hf_config *c,
                               double theta_default, struct tern_err *err) {
     TRY(theta_read(p, s, c, theta_default, err));
-    const double partial[] = {c->partial_rotary, c->rope_parameters.partial, c->rope_scaling.partial};
+    const double partial[] = {c->partial_rotary, c->rope_parameters.partial, c->rope_scaling.partial,
+                              c->rope_full.partial, c->rope_sliding.partial};
     for (size_t i = 0; i < ARRAY_LEN(partial); i++) {
         if (is_set(partial[i]) && partial[i] != 1)
             return err_set(err, TERN_UNSUPPORTED, "config.json: partial_rotary_factor %g is not supported", partial[i]);
     }
-    const struct hf_rope *r = c->rope_parameters.type.len ? &c->rope_parameters : &c->rope_scaling;
+    const struct hf_rope *r = c->rope_full.type.len         ? &c->rope_full
+                              : c->rope_parameters.type.len ? &c->rope_parameters
+                                                            : &c->rope_scaling;
     if (r->type.len == 0 && !is_set(r->factor)) return TERN_OK;
     if (str_eqz(r->type, "default") || (str_eqz(r->type, "linear") && r->factor == 1)) return TERN_OK;
     if (str_eqz(r->type, "linear")) return rope_factors_linear(p, s, r->factor, err);

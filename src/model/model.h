@@ -62,11 +62,15 @@ struct model_layer {
     const struct tensor *attn_norm; // [n_embd], before attention or convolution
     const struct tensor *q, *k, *v,
         *o; // [n_head*head_dim, n_embd], [n_head_kv*head_dim, n_embd] x2, [n_embd, n_head*head_dim]
-    const struct tensor *q_norm, *k_norm;              // [head_dim] or NULL
-    const struct tensor *conv_in;                      // [3*n_embd, n_embd]: thirds B, C, X
-    const struct tensor *conv_taps;                    // [n_embd, conv_len], oldest tap first
-    const struct tensor *conv_out;                     // [n_embd, n_embd]
-    const struct tensor *ffn_norm;                     // [n_embd]
+    const struct tensor *q_norm, *k_norm; // [head_dim] or NULL
+    const struct tensor *attn_post_norm;  // [n_embd]: of attention's result, before the residual; or NULL
+    const struct tensor *conv_in;         // [3*n_embd, n_embd]: thirds B, C, X
+    const struct tensor *conv_taps;       // [n_embd, conv_len], oldest tap first
+    const struct tensor *conv_out;        // [n_embd, n_embd]
+    const struct tensor *ffn_norm;        // [n_embd]
+    const struct tensor *ffn_post_norm;   // [n_embd]: of the feed-forward part's result; or NULL
+    int window;                           // a row sees so many positions, itself the last; 0: all before it
+    bool rope_local;                      // rotates by hyper.rope_base_local
     const struct tensor *ffn_gate, *ffn_up, *ffn_down; // [n_ff, n_embd] x2, [n_embd, n_ff]; NULL with experts
     const struct tensor *router;        // [n_expert, n_embd], a float format; NULL: no experts in this layer
     const struct tensor *router_bias;   // [n_expert], added for the choice alone; or NULL
@@ -94,19 +98,24 @@ struct model_hyper {
     float rope_base;
     enum rope_kind rope;
     const float *rope_factors; // [head_dim/2] divisors of the frequencies (Llama-3 scaling), or NULL
+    float rope_base_local;     // of layers with rope_local, without factors; 0: there are none
     float attn_scale;          // 1/sqrt(head_dim) unless the file says otherwise
+    float embed_scale;         // of the embedding's rows; 0: none
+    bool ffn_gelu;             // the feed-forward gate is gelu (tanh form), else silu
 };
 
 // What the tokenizer and the template need, as the file has it: the GGUF fields, or tokenizer_json, or neither (a model
 // without text: all empty). Special ids are checked against the rows of the embedding; GGUF tokens and merges are
 // strings, tokens of kind gpt2 valid UTF-8, types at least n_tokens; what merges mean is checked by the tokenizer.
 struct model_vocab {
-    struct str kind;          // "gpt2" (byte-level BPE)
+    struct str kind;          // "gpt2" (byte-level BPE), "llama" (pieces of text with scores)
     struct str pre;           // "lfm2", "llama-bpe", "smollm", "qwen2", "gpt-2", …; empty: unknown
     const struct str *tokens; // [n_tokens]
     int n_tokens;
     const int32_t *types; // [n_tokens] GGUF token types (1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6
                           // byte), or NULL
+    const float *scores;  // [n_tokens] of kind llama, or NULL
+    int add_blank;        // tokenizer.ggml.add_space_prefix: 1, 0, or -1: not said
     const struct str *merges; // [n_merges] "left right"
     int n_merges;
     struct str tokenizer_json;       // whole file, or empty

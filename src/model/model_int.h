@@ -177,6 +177,7 @@ struct model_params {
     enum layer_kind *kinds;             // [n_layers]
     int *n_head_kv;                     // [n_layers]
     bool *routed;                       // [n_layers] has experts
+    int *windows;                       // [n_layers] 0: none; with one, rope_base_local holds
     bool has_router_bias;
     int tied;               // 1, 0, or -1: not said
     const char *ff_key;     // where n_ff was said
@@ -237,6 +238,8 @@ struct model_arch_kind {
     enum rope_kind rope_gguf, rope_hf;
     bool tied_default; // config.json says nothing
     bool has_experts;  // else files that have them are refused
+    bool has_windows;  // likewise sliding-window attention
+    bool norm_plus_1;  // Hugging Face: norms are stored as w - 1
     const struct arch_tensor *tensors;
     int n_tensors;
     const char *ff_name[2]; // tensor of layer 0 that tells the width: GGUF, Hugging Face
@@ -244,7 +247,7 @@ struct model_arch_kind {
     enum tern_status (*params_hf)(struct model_params *p, struct model_source *s, const struct hf_config *c,
                                   struct tern_err *err);
 };
-extern const struct model_arch_kind arch_lfm2, arch_lfm2moe, arch_llama, arch_qwen3, arch_qwen3moe;
+extern const struct model_arch_kind arch_lfm2, arch_gemma3, arch_lfm2moe, arch_llama, arch_qwen3, arch_qwen3moe;
 extern const struct model_arch_kind *const arch_list[]; // ends with NULL
 enum tern_status arch_get_gguf(const struct model_arch_kind **out, struct str name, struct tern_err *err);
 enum tern_status arch_get_hf(const struct model_arch_kind **out, struct str type, struct str class_name,
@@ -359,15 +362,19 @@ struct hf_config {
     int n_dense_list;             // -1: absent
     double rms_norm_eps, norm_eps, rope_theta, theta, ff_multiplier, partial_rotary;
     int tie_word_embeddings, tie_embedding, ff_adjust, conv_bias, attention_bias, mlp_bias;
-    int rope_is_neox_style, use_sliding_window;
+    int rope_is_neox_style, use_sliding_window, bidirectional;
+    int64_t sliding_window, sliding_pattern, sliding_pattern_too;
+    double rope_local, query_scalar, softcap_attn, softcap_logits;
+    struct str hidden_activation;
     int has_quantization;
     struct str model_type, class_name, hidden_act;
     struct hf_ids bos, eos, pad; // the first id counts for bos and pad
     struct hf_rope rope_parameters, rope_scaling;
-    enum hf_layer_type *layer_types; // [n_layer_types]
-    int n_layer_types;               // -1: absent
-    int32_t *attn_idxs;              // [n_attn_idxs]
-    int n_attn_idxs;                 // -1: absent
+    struct hf_rope rope_full, rope_sliding; // rope_parameters by kind of layer
+    enum hf_layer_type *layer_types;        // [n_layer_types]
+    int n_layer_types;                      // -1: absent
+    int32_t *attn_idxs;                     // [n_attn_idxs]
+    int n_attn_idxs;                        // -1: absent
     struct hf_drafter drafter, drafter_nested;
 };
 enum tern_status hf_config_parse(struct hf_config *c, struct model_source *s, struct str json, struct tern_err *err);

@@ -17,7 +17,7 @@ enum tern_status model_create(struct model **out, enum source_kind kind, struct 
     m->arch_name = "";
     struct model_vocab *v = &m->vocab;
     v->bos = v->eos = v->eot = v->pad = v->unk = -1;
-    v->add_bos = v->add_eos = -1;
+    v->add_bos = v->add_eos = v->add_blank = -1;
     *out = m;
     return TERN_OK;
 }

@@ -157,6 +157,10 @@ size_t op_kv_half_bytes(enum op_kv_type type, int head_dim);
 // F16: round to nearest even. Q8: one scale per position and head = amax / 127, as op_quantise_row.
 void op_kv_write(enum op_kv_type type, uint8_t *k_half, uint8_t *v_half, int pos_in_block, const float *k,
                  const float *v, int head_dim);
+// A block without its first positions: positions first … 31 of the source lie at 0 … in the destination, which is
+// another block. What is behind them there stays.
+void op_kv_shift(enum op_kv_type type, uint8_t *k_dst, uint8_t *v_dst, const uint8_t *k_src, const uint8_t *v_src,
+                 int first, int head_dim);
 // Copies one position's stored K and V between blocks (no rounding).
 void op_kv_move(enum op_kv_type type, uint8_t *k_dst, uint8_t *v_dst, int pos_dst, const uint8_t *k_src,
                 const uint8_t *v_src, int pos_src, int head_dim);
@@ -173,6 +177,8 @@ struct op_attn_part {
 //   out[c] = p ascending: fma(e[p] (Q8: e[p] * scale_v[p]), v[p][c], acc)
 void op_attention_block(enum op_kv_type type, const float *q, const uint8_t *k_half, const uint8_t *v_half, int n_pos,
                         int head_dim, struct op_attn_part *part);
+// A row with a window (it sees positions pos - window + 1 … pos) reads its first block shifted, when it sees only the
+// end of it (op_kv_shift); blocks and splits before it are as if they were not there.
 // a := a combined with b (b to the right): m = max; fa = exp(a.max - m), fb = exp(b.max - m);
 // sum = fma(a.sum, fa, b.sum * fb); out[c] = fma(a.out[c], fa, b.out[c] * fb).
 void op_attention_combine(struct op_attn_part *a, const struct op_attn_part *b, int head_dim);

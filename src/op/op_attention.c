@@ -78,6 +78,18 @@ void op_kv_move(enum op_kv_type type, uint8_t *k_dst, uint8_t *v_dst, int pos_ds
     memmove(v_dst + to, v_src + from, sizeof(float));
 }
 
+void op_kv_shift(enum op_kv_type type, uint8_t *k_dst, uint8_t *v_dst, const uint8_t *k_src, const uint8_t *v_src,
+                 int first, int head_dim) {
+    const size_t e = element_bytes(type), values = values_bytes(type, head_dim), row = (size_t)head_dim * e;
+    const size_t n = (size_t)(OP_BLOCK - first), skip = (size_t)first;
+    for (size_t d = 0; d < (size_t)head_dim; d++)
+        memcpy(k_dst + d * OP_BLOCK * e, k_src + (d * OP_BLOCK + skip) * e, n * e);
+    memcpy(v_dst, v_src + skip * row, n * row);
+    if (type != OP_KV_Q8) return;
+    memcpy(k_dst + values, k_src + values + skip * sizeof(float), n * sizeof(float));
+    memcpy(v_dst + values, v_src + values + skip * sizeof(float), n * sizeof(float));
+}
+
 void op_attention_block(enum op_kv_type type, const float *q, const uint8_t *k_half, const uint8_t *v_half, int n_pos,
                         int head_dim, struct op_attn_part *part) {
     float s[OP_BLOCK] = {0}, e[OP_BLOCK], lane[OP_BLOCK];

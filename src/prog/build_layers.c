@@ -42,6 +42,11 @@ void build_embed(struct prog_builder *b) {
 void build_rope(struct prog_builder *b) {
     b->rope = build_value(b, "rope", b->m->hyper.head_dim);
     build_op(b, PROG_OP_ROPE_TABLE, PROG_NONE)->out[0] = b->rope;
+    if (b->m->hyper.rope_base_local == 0) return;
+    b->rope_local = build_value(b, "rope_local", b->m->hyper.head_dim);
+    struct prog_op *op = build_op(b, PROG_OP_ROPE_TABLE, PROG_NONE);
+    op->out[0] = b->rope_local;
+    op->index = 1;
 }
 
 static int build_norm_of(struct prog_builder *b, int layer, const struct tensor *w, int in) {
@@ -65,6 +70,16 @@ static int build_linear(struct prog_builder *b, int layer, const struct tensor *
     op->out[0] = y;
     op_weights(op, w, NULL, NULL, 1);
     return y;
+}
+
+// x += norm of a part's result.
+static void build_norm_add(struct prog_builder *b, int layer, const struct tensor *w, int in) {
+    struct prog_op *op = build_op(b, PROG_OP_RMSNORM, layer);
+    op->in[0] = in;
+    op->in[1] = b->x;
+    op->out[0] = b->x;
+    op->add = true;
+    op_weights(op, w, NULL, NULL, 1);
 }
 
 static void build_linear_add(struct prog_builder *b, int layer, const struct tensor *w, int in) {
@@ -92,7 +107,7 @@ void build_attn_in(struct prog_builder *b, int layer) {
     op = build_op(b, PROG_OP_QK_NORM_ROPE, layer);
     op->in[0] = b->q;
     op->in[1] = b->k;
-    op->in[2] = b->rope;
+    op->in[2] = l->rope_local ? b->rope_local : b->rope;
     op_weights(op, l->q_norm, l->k_norm, NULL, 2);
 }
 
@@ -116,7 +131,13 @@ void build_attn_core(struct prog_builder *b, int layer) {
     op->out[0] = b->attn;
 }
 
-void build_attn_out(struct prog_builder *b, int layer) { build_linear_add(b, layer, b->m->layers[layer].o, b->attn); }
+void build_attn_out(struct prog_builder *b, int layer) {
+    const struct model_layer *l = &b->m->layers[layer];
+    if (l->attn_post_norm)
+        build_norm_add(b, layer, l->attn_post_norm, build_linear(b, layer, l->o, b->attn, "o", b->m->hyper.n_embd));
+    else
+        build_linear_add(b, layer, l->o, b->attn);
+}
 
 void build_conv_in(struct prog_builder *b, int layer, int *out) {
     const struct model_layer *l = &b->m->layers[layer];
@@ -164,7 +185,10 @@ static void build_dense(struct prog_builder *b, int layer, int n) {
     op->out[0] = h;
     op->swiglu = true;
     op_weights(op, l->ffn_gate, l->ffn_up, NULL, 2);
-    build_linear_add(b, layer, l->ffn_down, h);
+    if (l->ffn_post_norm)
+        build_norm_add(b, layer, l->ffn_post_norm, build_linear(b, layer, l->ffn_down, h, "d", b->m->hyper.n_embd));
+    else
+        build_linear_add(b, layer, l->ffn_down, h);
 }
 
 void build_ffn(struct prog_builder *b, int layer) {

@@ -210,8 +210,8 @@ struct prog_spec {
 // number.
 enum prog_op_kind {
     PROG_OP_EMBED,      // out[0] = embedding rows of the tokens
-    PROG_OP_ROPE_TABLE, // out[0] = cos/sin of every row's position
-    PROG_OP_RMSNORM,    // out[0] = norm(in[0]) * w[0]
+    PROG_OP_ROPE_TABLE, // out[0] = cos/sin of every row's position; index 1: at the local base
+    PROG_OP_RMSNORM,    // out[0] = norm(in[0]) * w[0]; add: out[0] = in[1] + that (in[1] == out[0] allowed)
     PROG_OP_LINEAR, // out[i] = w[i] · in[0] for i < n_w (same input, quantised once); swiglu: out[0] = silu(w0·x) *
                     // (w1·x); add: out[0] = in[1] + w0·x (the residual; in[1] == out[0] allowed)
     PROG_OP_QK_NORM_ROPE, // in place on in[0] = q, in[1] = k, with table in[2], norms w[0], w[1] (NULL: none); then q
@@ -248,7 +248,7 @@ struct prog_op {
     int out[PROG_OP_WEIGHTS];
     const struct tensor *w[PROG_OP_WEIGHTS];
     int n_w;
-    bool swiglu, add; // PROG_OP_LINEAR
+    bool swiglu, add; // PROG_OP_LINEAR, RMSNORM (add); the gate is the model's, silu or gelu
     int index;        // port, or feature index
 };
 struct prog {
@@ -263,6 +263,7 @@ struct prog {
     bool needs_state;           // steps need a pool
     bool reads_tokens;          // starts with PROG_OP_EMBED
     bool has_attn, has_conv;    // ops that touch KV blocks / conv slots
+    bool has_windows;           // layers with a sliding window: rows cannot see one another in both directions
     bool has_head;              // PROG_OP_HEAD: out_rows count
     uint32_t ports;             // bit per enum prog_port that ops read or write
     int n_out_max;              // of the spec, -1 resolved

@@ -10,7 +10,7 @@
 const struct prog_op_info prog_op_table[PROG_OP_COUNT] = {
     [PROG_OP_EMBED] = {.name = "embed", .n_out = 1, .n_w = 1},
     [PROG_OP_ROPE_TABLE] = {.name = "rope_table", .n_out = 1},
-    [PROG_OP_RMSNORM] = {.name = "rmsnorm", .n_in = 1, .n_out = 1, .n_w = 1},
+    [PROG_OP_RMSNORM] = {.name = "rmsnorm", .n_in = -1, .n_out = 1, .n_w = 1},
     [PROG_OP_LINEAR] = {.name = "linear", .n_in = -1, .n_out = -1, .n_w = -1},
     [PROG_OP_QK_NORM_ROPE] = {.name = "qk_norm_rope", .n_in = 3, .n_w = 2, .needs_layer = true},
     [PROG_OP_K_NORM_ROPE] = {.name = "k_norm_rope", .n_in = 2, .n_w = 1, .needs_layer = true},
@@ -47,7 +47,7 @@ const char *prog_port_name(int port) {
 void prog_op_counts(const struct prog_op *op, int *n_in, int *n_out, int *n_w) {
     const struct prog_op_info *info = &prog_op_table[op->kind];
     bool qkv = op->index == (int)PORT_QKV;
-    *n_in = info->n_in >= 0 ? info->n_in : 1;
+    *n_in = info->n_in >= 0 ? info->n_in : op->add ? 2 : 1;
     *n_out = info->n_out >= 0 ? info->n_out : 1;
     *n_w = info->n_w >= 0 ? info->n_w : MAX(op->n_w, 1);
     if (op->kind == PROG_OP_LINEAR) {
@@ -225,6 +225,7 @@ static void set_facts(struct prog *p, const struct model *m, const int range[2])
         !none && kind != PROG_SEGMENT && prog_layer_count(m, LAYER_ATTENTION, state_range[0], state_range[1]) > 0;
     p->has_conv = !none && kind != PROG_ATTN && prog_layer_count(m, LAYER_CONV, state_range[0], state_range[1]) > 0;
     p->needs_state = p->has_attn || p->has_conv;
+    for (int i = p->layer_begin; i < p->layer_end; i++) p->has_windows = p->has_windows || m->layers[i].window > 0;
     p->n_out_max = p->spec.n_out_max < 0 ? p->spec.window : p->spec.n_out_max;
 }
 
@@ -249,6 +250,7 @@ enum tern_status prog_build(struct prog **out, const struct model *m, const stru
         .values_cap = m->hyper.n_layers * PROG_LAYER_VALUES_MAX + PROG_EDGE_OPS_MAX,
         .x = PROG_NONE,
         .rope = PROG_NONE,
+        .rope_local = PROG_NONE,
     };
     p->ops = arena_calloc(&p->arena, (size_t)b.ops_cap, sizeof(*p->ops));
     p->values = arena_calloc(&p->arena, (size_t)b.values_cap, sizeof(*p->values));

@@ -41,10 +41,14 @@ struct prog_cost prog_cost_get(const struct prog *p, int n_rows, int n_out, int6
         case PROG_OP_EMBED: c.weight_bytes += (double)op->w[0]->n_bytes / (double)op->w[0]->ne[1] * n_rows; break;
         case PROG_OP_LINEAR: add_linear(op, n_rows, &c); break;
         case PROG_OP_EXPERTS: add_experts(p, op, n_rows, &c); break;
-        case PROG_OP_ATTENTION:
-            c.flops += 4.0 * q_cols * pairs;
-            c.kv_bytes += kv_row * (double)(ctx + n_rows);
+        case PROG_OP_ATTENTION: {
+            int window = p->model->layers[op->layer].window;
+            bool cut = window > 0 && ctx + n_rows > window; // each row sees at most its window
+            c.flops += 4.0 * q_cols * (cut ? MIN(pairs, (double)n_rows * window) : pairs);
+            c.kv_bytes +=
+                kv_row * (cut ? MIN((double)(ctx + n_rows), (double)window + n_rows) : (double)(ctx + n_rows));
             break;
+        }
         case PROG_OP_KV_WRITE: c.kv_bytes += kv_row * n_rows; break;
         case PROG_OP_SHORT_CONV:
             c.flops += (2.0 * h->conv_len + 2.0) * h->n_embd * n_rows;

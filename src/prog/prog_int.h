@@ -4,8 +4,8 @@
 #include "prog/prog.h"
 
 #define PROG_ALIGN 64            // bytes; planned values start on it
-#define PROG_LAYER_OPS_MAX 14    // an attention layer with experts and a feature tap has 11
-#define PROG_LAYER_VALUES_MAX 12 // values that one layer creates
+#define PROG_LAYER_OPS_MAX 16    // an attention layer with experts and a feature tap has 11
+#define PROG_LAYER_VALUES_MAX 14 // values that one layer creates
 #define PROG_EDGE_OPS_MAX 8      // embed, rope table, ports, head
 #define PROG_HEAD_OUTPUTS (PROG_OUT_LOGITS | PROG_OUT_ARGMAX | PROG_OUT_HIDDEN)
 #define PROG_ALL_OUTPUTS (PROG_HEAD_OUTPUTS | PROG_OUT_FEATURES | PROG_OUT_ROWS)
@@ -39,10 +39,11 @@ struct prog_builder {
     const struct model *m;
     const struct prog_spec *spec;
     int ops_cap, values_cap;
-    int x;       // value of the residual stream
-    int rope;    // value of the rope table, or PROG_NONE
-    int q, k, v; // values of the attention layer in work
-    int attn;    // its core's result
+    int x;          // value of the residual stream
+    int rope;       // value of the rope table, or PROG_NONE
+    int rope_local; // of the one at the local base, or PROG_NONE
+    int q, k, v;    // values of the attention layer in work
+    int attn;       // its core's result
 };
 // build_layers.c: parts of programs, each appends ops.
 void build_embed(struct prog_builder *b);

@@ -83,6 +83,16 @@ static enum tern_status check_layers(const struct model *m, struct tern_err *err
     return state_layout_init(&unused, m, OP_KV_F16, 0, m->hyper.n_layers, 0, err); // shapes that state can hold
 }
 
+// Rows that see one another in both directions have no window here.
+static enum tern_status check_windows(const struct model *m, const struct prog_spec *s, struct tern_err *err) {
+    if (s->kind != PROG_ENCODER && s->kind != PROG_DRAFT) return TERN_OK;
+    for (int i = 0; i < m->hyper.n_layers; i++)
+        if (m->layers[i].window > 0)
+            return err_set(err, TERN_UNSUPPORTED, "program %s of model %s: layer %d has a sliding window",
+                           prog_kind_name(s->kind), m->name, i);
+    return TERN_OK;
+}
+
 static enum tern_status check_linear(const struct model *m, const struct prog_spec *s, struct tern_err *err) {
     if (s->kind != PROG_LINEAR) return TERN_OK;
     const struct tensor *w = s->weight;
@@ -136,6 +146,7 @@ enum tern_status prog_spec_check(const struct model *m, const struct prog_spec *
     TRY(check_role(m, s, err));
     TRY(check_layers(m, err));
     TRY(spec_range(m, s, range, finished, err));
+    TRY(check_windows(m, s, err));
     TRY(check_features(s, finished, err));
     TRY(check_outputs(m, s, err));
     TRY(check_state_range(m, s, range, err));

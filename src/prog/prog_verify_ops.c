@@ -154,6 +154,7 @@ enum tern_status prog_verify_op(const struct prog *p, int i, struct tern_err *er
     case PROG_OP_RMSNORM:
         TRY(want_cols(p, op->in[0], h->n_embd, "input", err));
         TRY(want_cols(p, op->out[0], h->n_embd, "output", err));
+        if (op->add) TRY(want_cols(p, op->in[1], h->n_embd, "residual", err));
         return want_vector(op->w[0], h->n_embd, "norm", err);
     case PROG_OP_LINEAR: return verify_linear(p, op, err);
     case PROG_OP_QK_NORM_ROPE: return verify_qk(p, op, err);

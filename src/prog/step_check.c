@@ -32,6 +32,7 @@ static enum tern_status check_counts(struct step_scan *c) {
     if ((s->flags & STEP_KEEP_ROWS) && (s->flags & STEP_FULL))
         return BAD("step: STEP_KEEP_ROWS and STEP_FULL exclude each other");
     if (is_commit(c) && s->flags) return BAD("step: a commit takes no flags, found 0x%x", s->flags);
+    if ((s->flags & STEP_FULL) && p->has_windows) return BAD("step: STEP_FULL on layers with a sliding window");
     if (p->spec.kind == PROG_ENCODER && !(s->flags & STEP_FULL))
         return BAD("step: the encoder reads in both directions and needs STEP_FULL");
     if (p->spec.kind == PROG_DRAFT && !(s->flags & STEP_FULL))

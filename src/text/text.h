@@ -24,7 +24,10 @@ struct tokenizer_source {
     const int32_t *types;     // GGUF token types, or NULL
     const struct str *merges; // [n_merges] "left right"
     int n_merges;
-    struct str pre; // GGUF pre-tokenizer name; unknown or empty: the general fallback, noted in tokenizer_note()
+    struct str kind;     // "llama" (GGUF): pieces of text with scores instead of merges; else byte-level BPE
+    const float *scores; // [n_tokens], of kind llama: pairs are merged to the token of the highest score
+    int add_blank;       // GGUF add_space_prefix: 1, 0, -1: not said
+    struct str pre;      // GGUF pre-tokenizer name; unknown or empty: the general fallback, noted in tokenizer_note()
     struct str tokenizer_json;
     int n_vocab_rows; // rows of the embedding: ids beyond are refused, fewer tokens are padding; 0: not known
     int32_t bos, eos; // -1: absent

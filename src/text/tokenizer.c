@@ -80,6 +80,22 @@ static void family_set(struct tokenizer_parts *parts, struct str name) {
     }
 }
 
+// A vocabulary of pieces with scores. Families that put a blank before each text are another matter.
+static enum tern_status plain_set(struct tokenizer_parts *parts, const struct tokenizer_source *src,
+                                  struct tern_err *err) {
+    if (!src->scores)
+        return err_set(err, TERN_BAD_FORMAT, "a vocabulary of kind llama needs a score for each of its %d tokens",
+                       src->n_tokens);
+    if (src->add_blank != 0)
+        return err_set(err, TERN_UNSUPPORTED,
+                       "a vocabulary of kind llama that puts a blank before each text (tokenizer.ggml.add_space_prefix "
+                       "is not false) is not supported");
+    parts->is_plain = true;
+    parts->scores = src->scores;
+    parts->adds_bos = true;
+    return TERN_OK;
+}
+
 static enum tern_status parts_read(struct tokenizer_parts *parts, const struct tokenizer_source *src,
                                    struct tern_err *err) {
     if (src->tokenizer_json.len > 0) {
@@ -87,7 +103,10 @@ static enum tern_status parts_read(struct tokenizer_parts *parts, const struct t
         if (src->bos != -1) parts->bos = src->bos;
     } else {
         TRY(arrays_read(parts, src, err));
-        family_set(parts, src->pre);
+        if (str_eqz(src->kind, "llama"))
+            TRY(plain_set(parts, src, err));
+        else
+            family_set(parts, src->pre);
         parts->bos = src->bos;
         if (src->bos == -1) parts->adds_bos = false; // the family adds one, this file has none to add
     }

@@ -100,7 +100,9 @@ static enum tern_status token_put(struct tokenizer *t, struct buf *pool, const s
     if (!utf8_valid(p->text, &bad)) {
         return err_set(err, TERN_BAD_FORMAT, "the text of token %d is not valid UTF-8 at its byte %zu", p->id, bad);
     }
-    if (p->kind == TOKEN_NORMAL) {
+    if (p->kind == TOKEN_NORMAL && t->is_plain) {
+        plain_decode(pool, p->text);
+    } else if (p->kind == TOKEN_NORMAL) {
         if (!alphabet_decode(pool, p->text, &bad)) {
             return err_set(err, TERN_BAD_FORMAT,
                            "token %d \"%.*s\" is not spelled in the byte alphabet of byte-level BPE at its byte %zu",
@@ -145,7 +147,7 @@ static enum tern_status parts_assign(const struct tokenizer *t, const struct tok
         const struct part_token *q = &parts->tokens[old];
         bool is_added = q->kind == TOKEN_NORMAL && (p->kind == TOKEN_ADDED || p->kind == TOKEN_CONTROL);
         if (is_added && str_eq(p->text, q->text)) {
-            if (!is_ambiguous(p->text)) continue;
+            if (t->is_plain || !is_ambiguous(p->text)) continue;
             return err_set(err, TERN_UNSUPPORTED,
                            "token %d \"%.*s\" is in the vocabulary, where it spells other bytes, and added as text",
                            p->id, TOKEN_SHOWN(p->text));
@@ -161,6 +163,7 @@ static enum tern_status normals_map(struct tokenizer *t, struct tern_err *err) {
         const struct token *token = &t->tokens[id];
         if (token->kind != TOKEN_NORMAL || token->len == 0) continue;
         int32_t same = tokenizer_map_find(t, t->pool + token->offset, token->len);
+        if (same >= 0 && t->is_plain) continue; // a blank and U+2581 may both be there: the first one counts
         if (same >= 0) {
             return err_set(err, TERN_BAD_FORMAT, "the tokens %d and %d have the same text", same, id);
         }
@@ -175,8 +178,9 @@ static void added_map(struct tokenizer *t) {
         const struct token *token = &t->tokens[id];
         if ((token->kind != TOKEN_ADDED && token->kind != TOKEN_CONTROL) || token->len == 0) continue;
         const char *text = t->pool + token->offset;
-        bool is_plain = true;
-        for (uint32_t i = 0; i < token->len && is_plain; i++) is_plain = text[i] >= 0x21 && text[i] <= 0x7e;
+        bool is_plain = true; // in a vocabulary spelled as text each of them is
+        for (uint32_t i = 0; !t->is_plain && i < token->len && is_plain; i++)
+            is_plain = text[i] >= 0x21 && text[i] <= 0x7e;
         if (is_plain && tokenizer_map_find(t, text, token->len) < 0) map_put(t, id);
     }
 }
@@ -187,6 +191,7 @@ static void bytes_map(struct tokenizer *t) {
         const struct token *token = &t->tokens[id];
         if (token->kind == TOKEN_BYTE) t->byte_id[(uint8_t)t->pool[token->offset]] = id;
     }
+    if (t->is_plain) return; // characters come first there, bytes are only what is left
     for (int b = 0; b < 256; b++) {
         char byte = (char)b;
         int32_t id = tokenizer_map_find(t, &byte, 1);
@@ -251,13 +256,18 @@ enum tern_status tokenizer_build(struct tokenizer *t, struct tokenizer_parts *pa
                                  struct tern_err *err) {
     unicode_map_init(&t->unicode);
     t->pretok = parts->pretok;
+    t->is_plain = parts->is_plain;
     t->adds_bos = parts->adds_bos;
     t->bos = parts->bos;
     t->eos = parts->eos;
     TRY(ids_check(t, parts, n_vocab_rows, err));
     TRY(tokens_build(t, parts, err));
-    TRY(tokenizer_merges_build(t, parts, n_vocab_rows, err));
-    TRY(wholes_find(t, parts->ignore_merges, err));
+    if (parts->scores) {
+        TRY(plain_scores_build(t, parts, err));
+    } else {
+        TRY(tokenizer_merges_build(t, parts, n_vocab_rows, err));
+    }
+    if (!t->is_plain) TRY(wholes_find(t, parts->ignore_merges, err));
     TRY(marker_sets_build(t, parts, err));
     if (t->adds_bos && t->bos < 0) {
         return err_set(err, TERN_BAD_FORMAT, "the tokenizer wants a bos token before each text but names none");

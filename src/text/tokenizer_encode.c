@@ -17,16 +17,19 @@ static enum tern_status out_of_memory(const struct encoding *e, struct tern_err 
     return err_set(err, TERN_NO_MEMORY, "out of memory while tokenizing a text of %zu bytes", e->text.len);
 }
 
+static enum tern_status byte_missing(const struct encoding *e, size_t at, struct tern_err *err) {
+    return err_set_at(err, TERN_UNSUPPORTED, (int64_t)at,
+                      "byte 0x%02x at offset %zu of the text: this model's vocabulary has no token for it",
+                      (unsigned)(uint8_t)e->text.data[at], at);
+}
+
 static enum tern_status piece_merge(struct encoding *e, struct str piece, struct tern_err *err) {
     int32_t *ids = bpe_work_reserve(&e->work, piece.len);
     if (!ids) return out_of_memory(e, err);
     for (size_t i = 0; i < piece.len; i++) {
         ids[i] = e->t->byte_id[(uint8_t)piece.data[i]];
         if (ids[i] < 0) {
-            size_t at = (size_t)(piece.data - e->text.data) + i;
-            return err_set_at(err, TERN_UNSUPPORTED, (int64_t)at,
-                              "byte 0x%02x at offset %zu of the text: this model's vocabulary has no token for it",
-                              (unsigned)(uint8_t)piece.data[i], at);
+            return byte_missing(e, (size_t)(piece.data - e->text.data) + i, err);
         }
     }
     int64_t n = bpe_merge(&e->t->bpe, &e->work, piece.len);
@@ -37,9 +40,27 @@ static enum tern_status piece_merge(struct encoding *e, struct str piece, struct
     return TERN_OK;
 }
 
+// The same in a vocabulary spelled as text: one piece.
+static enum tern_status whole_encode(struct encoding *e, struct str text, struct tern_err *err) {
+    size_t bad = 0;
+    int32_t *ids = text.len > 0 ? bpe_work_reserve(&e->work, text.len) : NULL;
+    if (text.len == 0) return TERN_OK;
+    if (!ids) return out_of_memory(e, err);
+    int64_t n = plain_symbols(e->t, text, ids, &bad);
+    if (n < 0) return byte_missing(e, (size_t)(text.data - e->text.data) + bad, err);
+    e->n_steps += text.len;
+    n = bpe_merge(&e->t->bpe, &e->work, (size_t)n);
+    if (n < 0) return out_of_memory(e, err);
+    for (int64_t i = 0; i < n; i++) {
+        if (!id_list_push(e->out, e->work.ids[i])) return out_of_memory(e, err);
+    }
+    return TERN_OK;
+}
+
 // text[begin .. end) holds no added tokens.
 static enum tern_status plain_encode(struct encoding *e, size_t begin, size_t end, struct tern_err *err) {
     const struct tokenizer *t = e->t;
+    if (t->is_plain) return whole_encode(e, (struct str){e->text.data + begin, end - begin}, err);
     struct pretok p;
     struct str piece;
     pretok_init(&p, &t->unicode, t->pretok, (struct str){e->text.data + begin, end - begin});

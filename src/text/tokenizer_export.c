@@ -59,6 +59,9 @@ static enum tern_status merges_join(struct tokenizer_export *x, const struct tok
 static enum tern_status export_fill(struct tokenizer_export *x, struct tokenizer_parts *parts, struct str json,
                                     bool is_lfm2, struct tern_err *err) {
     TRY(tokenizer_parts_from_json(parts, json, err));
+    if (parts->is_plain)
+        return err_set(err, TERN_UNSUPPORTED,
+                       "a vocabulary spelled as text (Gemma's) cannot be written as GGUF arrays");
     static const char *const names[PRETOK_COUNT] = {
         [PRETOK_LLAMA3] = "llama-bpe", [PRETOK_QWEN2] = "qwen2", [PRETOK_GPT2] = "gpt-2", [PRETOK_SMOLLM] = "smollm"};
     x->pre = is_lfm2 && parts->pretok == PRETOK_LLAMA3 ? "lfm2" : names[parts->pretok];

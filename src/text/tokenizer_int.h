@@ -44,7 +44,9 @@ struct tokenizer_parts {
     struct part_merge *merges;
     int n_merges;
     enum pretok_kind pretok;
-    bool ignore_merges; // a piece that is a token as a whole is taken as it is
+    bool is_plain;       // tokens are spelled as text, with U+2581 for a blank; a text is one piece
+    const float *scores; // [n_tokens] then: GGUF, in place of merges; or NULL
+    bool ignore_merges;  // a piece that is a token as a whole is taken as it is
     bool adds_bos;
     int32_t bos, eos; // -1: none
     struct buf note;  // what had to be assumed, for tokenizer_note()
@@ -82,6 +84,7 @@ struct tokenizer {
     struct marker_set markers[2]; // by pass
     struct unicode_map unicode;
     enum pretok_kind pretok;
+    bool is_plain; // texts begin as characters, not as bytes, and are not split
     bool adds_bos;
     int32_t bos, eos;
     char *note;
@@ -104,6 +107,16 @@ int32_t tokenizer_map_find(const struct tokenizer *t, const char *data, size_t l
 // tokenizer_merges.c
 enum tern_status tokenizer_merges_build(struct tokenizer *t, struct tokenizer_parts *parts, int n_vocab_rows,
                                         struct tern_err *err);
+
+// tokenizer_plain.c: vocabularies spelled as text (Gemma)
+#define PLAIN_BLANK STR("\xe2\x96\x81") // U+2581, a blank in such a spelling
+// Appends the text with blanks for each U+2581.
+void plain_decode(struct buf *out, struct str text);
+// Merge rules from scores: every token that is two tokens side by side is made of them, higher scores first.
+enum tern_status plain_scores_build(struct tokenizer *t, const struct tokenizer_parts *parts, struct tern_err *err);
+// The symbols that a text begins as, at most text.len of them, into ids: characters that are tokens, else their bytes.
+// Returns how many; at a byte without a token -1, and its offset in *bad.
+int64_t plain_symbols(const struct tokenizer *t, struct str text, int32_t *ids, size_t *bad);
 
 // tokenizer_alphabet.c: GPT-2's spelling of bytes as printable characters
 // Appends the bytes that text spells. False at a character that is not of the alphabet; *bad_pos is its offset.

@@ -17,6 +17,7 @@ struct reader {
     struct part_token *added; // kept apart until the vocabulary is read
     size_t n_added, added_cap, tokens_cap, merges_cap;
     bool has_vocab, has_merges;
+    bool byte_fallback; // of the model: a vocabulary spelled as text
 };
 
 static enum tern_status out_of_memory(struct tern_err *err) {
@@ -145,8 +146,8 @@ static enum tern_status model_field_read(struct reader *r, const char *key, stru
                        TOKEN_SHOWN(raw));
     }
     if (strcmp(key, "ignore_merges") == 0) r->parts->ignore_merges = str_eqz(raw, "true");
-    static const char *const unsupported[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix",
-                                              "byte_fallback"};
+    if (strcmp(key, "byte_fallback") == 0) r->byte_fallback = str_eqz(raw, "true");
+    static const char *const unsupported[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
     for (size_t i = 0; i < ARRAY_LEN(unsupported); i++) {
         if (strcmp(key, unsupported[i]) != 0 || is_none || (i == 0 && str_eqz(raw, "0.0"))) continue;
         return err_set(err, TERN_UNSUPPORTED, "tokenizer.json: model.%s is %.*s, which is not supported", key,
@@ -294,6 +295,12 @@ static enum tern_status pre_tokenizer_read(struct reader *r, const struct tree_n
     const struct tree_node *list[COMPONENTS_MAX];
     int n, i = 0;
     TRY(components_list(root, "pre_tokenizer", "pretokenizers", list, &n, err));
+    if (r->parts->is_plain) { // a split at blanks finds none once they are replaced
+        bool at_blanks = n == 1 && str_eqz(tree_text(list[0], "type"), "Split") &&
+                         str_eqz(tree_text(tree_find(list[0], "pattern"), "String"), " ");
+        return n == 0 || at_blanks ? TERN_OK
+                                   : component_refuse(list[0], "pre-tokenizer", "in a vocabulary spelled as text", err);
+    }
     bool has_split = false, has_digits = false;
     if (i < n && str_eqz(tree_text(list[i], "type"), "Digits")) {
         if (!tree_bool(list[i], "individual_digits", false)) {
@@ -375,13 +382,21 @@ static enum tern_status post_processor_read(struct reader *r, const struct tree_
     return TERN_OK;
 }
 
+static bool is_blank_replace(const struct tree_node *c, const char *from, const char *to) {
+    return str_eqz(tree_text(c, "type"), "Replace") && str_eqz(tree_text(tree_find(c, "pattern"), "String"), from) &&
+           str_eqz(tree_text(c, "content"), to);
+}
+
 static enum tern_status decoder_read(struct reader *r, const struct tree_node *root, struct tern_err *err) {
-    (void)r;
     const struct tree_node *list[COMPONENTS_MAX];
     int n;
     TRY(components_list(root, "decoder", "decoders", list, &n, err));
     for (int i = 0; i < n; i++) {
-        if (!str_eqz(tree_text(list[i], "type"), "ByteLevel")) return component_refuse(list[i], "decoder", "", err);
+        struct str type = tree_text(list[i], "type");
+        bool is_known = r->parts->is_plain ? is_blank_replace(list[i], "\xe2\x96\x81", " ") ||
+                                                 str_eqz(type, "ByteFallback") || str_eqz(type, "Fuse")
+                                           : str_eqz(type, "ByteLevel");
+        if (!is_known) return component_refuse(list[i], "decoder", "", err);
     }
     return TERN_OK;
 }
@@ -390,6 +405,13 @@ static enum tern_status normalizer_read(struct reader *r, const struct tree_node
     const struct tree_node *list[COMPONENTS_MAX];
     int n;
     TRY(components_list(root, "normalizer", "normalizers", list, &n, err));
+    r->parts->is_plain = n == 1 && is_blank_replace(list[0], " ", "\xe2\x96\x81");
+    if (r->parts->is_plain != r->byte_fallback) {
+        return err_set(err, TERN_UNSUPPORTED,
+                       "tokenizer.json: model.byte_fallback is supported together with a normalizer that replaces "
+                       "blanks by U+2581, and with nothing else");
+    }
+    if (r->parts->is_plain) return TERN_OK;
     if (n == 1 && str_eqz(tree_text(list[0], "type"), "NFC")) { // as files without the wish in them: Qwen's GGUFs
         buf_putf(&r->parts->note, "%sthe file composes characters (NFC) first, which is left to the caller",
                  r->parts->note.len ? "; " : "");
@@ -441,12 +463,24 @@ static enum tern_status top_read(struct reader *r, struct str raw[ARRAY_LEN(comp
 static enum tern_status added_append(struct reader *r, struct tern_err *err) {
     struct tokenizer_parts *p = r->parts;
     for (size_t i = 0; i < r->n_added; i++) {
+        // In a text such a token could only stand where U+2581 itself does; as a token it is in the vocabulary.
+        bool has_blank = p->is_plain && str_find(r->added[i].text, PLAIN_BLANK, 0) != (size_t)-1;
+        if (has_blank && r->added[i].kind == TOKEN_ADDED) continue;
         if (!array_grow(&p->arena, (void **)&p->tokens, (size_t)p->n_tokens, &r->tokens_cap, sizeof *p->tokens)) {
             return out_of_memory(err);
         }
         p->tokens[p->n_tokens++] = r->added[i];
     }
     return TERN_OK;
+}
+
+// "<0x0A>" in a vocabulary spelled as text is the byte.
+static void bytes_mark(struct tokenizer_parts *p) {
+    for (int i = 0; p->is_plain && i < p->n_tokens; i++) {
+        struct str s = p->tokens[i].text;
+        bool is_byte = s.len == 6 && str_starts(s, STR("<0x")) && s.data[5] == '>';
+        if (is_byte && p->tokens[i].kind == TOKEN_NORMAL) p->tokens[i].kind = TOKEN_BYTE;
+    }
 }
 
 enum tern_status tokenizer_parts_from_json(struct tokenizer_parts *parts, struct str json, struct tern_err *err) {
@@ -464,5 +498,6 @@ enum tern_status tokenizer_parts_from_json(struct tokenizer_parts *parts, struct
         }
         TRY(components[i].read(&r, root, err));
     }
+    bytes_mark(parts);
     return added_append(&r, err);
 }

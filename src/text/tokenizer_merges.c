@@ -76,9 +76,15 @@ static enum tern_status merge_add(struct merges_builder *b, int i, struct tern_e
     }
     size_t bad;
     buf_clear(bytes);
-    if (!alphabet_decode(bytes, m->left, &bad)) return merge_fail(b, i, "the left token is not in the alphabet", err);
+    if (t->is_plain)
+        plain_decode(bytes, m->left);
+    else if (!alphabet_decode(bytes, m->left, &bad))
+        return merge_fail(b, i, "the left token is not in the alphabet", err);
     size_t n_left = bytes->len;
-    if (!alphabet_decode(bytes, m->right, &bad)) return merge_fail(b, i, "the right token is not in the alphabet", err);
+    if (t->is_plain)
+        plain_decode(bytes, m->right);
+    else if (!alphabet_decode(bytes, m->right, &bad))
+        return merge_fail(b, i, "the right token is not in the alphabet", err);
     if (bytes->failed) return err_set(err, TERN_NO_MEMORY, "out of memory for a merge of the tokenizer");
     const int32_t ids[3] = {tokenizer_map_find(t, bytes->data, n_left),
                             tokenizer_map_find(t, bytes->data + n_left, bytes->len - n_left),

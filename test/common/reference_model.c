@@ -42,22 +42,28 @@ static void linear(struct reference *r, const struct tensor *w, const float *x, 
 }
 
 static void attend(struct reference *r, const uint8_t *kv, size_t half, int n_kv, const float *q, int visible,
-                   float *y) {
+                   int window, float *y) {
     const struct model_hyper *h = &r->m->hyper;
-    int group = h->n_head / n_kv;
+    int group = h->n_head / n_kv, first = window > 0 ? MAX(visible - window, 0) : 0;
+    uint8_t *shifted = take(r, 2, half);
     for (int i = 0; i < h->n_head; i++) {
         struct op_attn_part total, split, part;
-        for (int b = 0; b * OP_BLOCK < visible; b++) {
+        for (int b = first / OP_BLOCK; b * OP_BLOCK < visible; b++) {
             const uint8_t *k = kv + ((size_t)b * (size_t)n_kv + (size_t)(i / group)) * 2 * half;
-            op_attention_block(r->o->kv_type, q + i * h->head_dim, k, k + half, MIN(visible - b * OP_BLOCK, OP_BLOCK),
-                               h->head_dim, &part);
-            if (b % OP_ATTN_SPLIT == 0)
+            int n_pos = MIN(visible - b * OP_BLOCK, OP_BLOCK), hidden = first - b * OP_BLOCK;
+            if (hidden > 0) {
+                op_kv_shift(r->o->kv_type, shifted, shifted + half, k, k + half, hidden, h->head_dim);
+                k = shifted;
+                n_pos -= hidden;
+            }
+            op_attention_block(r->o->kv_type, q + i * h->head_dim, k, k + half, n_pos, h->head_dim, &part);
+            if (b % OP_ATTN_SPLIT == 0 || b == first / OP_BLOCK)
                 split = part;
             else
                 op_attention_combine(&split, &part, h->head_dim);
             bool last = (b + 1) * OP_BLOCK >= visible;
             if (!last && b % OP_ATTN_SPLIT != OP_ATTN_SPLIT - 1) continue;
-            if (b < OP_ATTN_SPLIT)
+            if (b / OP_ATTN_SPLIT == first / OP_BLOCK / OP_ATTN_SPLIT)
                 total = split;
             else
                 op_attention_combine(&total, &split, h->head_dim);
@@ -77,7 +83,7 @@ static void attention_layer(struct reference *r, const struct model_layer *l, co
     const float *q_norm = l->q_norm ? floats_of(r, l->q_norm) : NULL;
     const float *k_norm = l->k_norm ? floats_of(r, l->k_norm) : NULL;
     double freqs[OP_HEAD_DIM_MAX / 2];
-    op_rope_freqs(h->rope_base, hd, h->rope_factors, freqs);
+    op_rope_freqs(l->rope_local ? h->rope_base_local : h->rope_base, hd, l->rope_local ? NULL : h->rope_factors, freqs);
     bool interleaved = h->rope == ROPE_INTERLEAVED;
     for (int i = 0; i < n; i++) {
         linear(r, l->q, norms + i * h->n_embd, q + i * n_q);
@@ -94,7 +100,7 @@ static void attention_layer(struct reference *r, const struct model_layer *l, co
         }
     }
     for (int i = 0; i < n; i++) {
-        attend(r, kv, half, l->n_head_kv, q + i * n_q, r->o->full ? n : i + 1, y);
+        attend(r, kv, half, l->n_head_kv, q + i * n_q, r->o->full ? n : i + 1, l->window, y);
         linear(r, l->o, y, out + i * h->n_embd);
     }
 }
@@ -125,7 +131,7 @@ static void feed_forward(struct reference *r, const struct model_layer *l, const
     float *gate = take(r, n_ff, sizeof(float)), *up = take(r, n_ff, sizeof(float));
     linear(r, l->ffn_gate, norm, gate);
     linear(r, l->ffn_up, norm, up);
-    op_swiglu(gate, up, (int)n_ff, gate);
+    (r->m->hyper.ffn_gelu ? op_geglu : op_swiglu)(gate, up, (int)n_ff, gate);
     linear(r, l->ffn_down, gate, out);
 }
 
@@ -160,6 +166,9 @@ static void layer_run(struct reference *r, const struct model_layer *l, float *x
         attention_layer(r, l, norms, out);
     else
         conv_layer(r, l, norms, out);
+    if (l->attn_post_norm)
+        for (int i = 0; i < r->n; i++)
+            op_rmsnorm(out + i * d, floats_of(r, l->attn_post_norm), d, h->norm_eps, out + i * d);
     op_add(x, out, r->n * d, x);
     for (int i = 0; i < r->n; i++) {
         op_rmsnorm(x + i * d, w_ff, d, h->norm_eps, norms);
@@ -167,6 +176,7 @@ static void layer_run(struct reference *r, const struct model_layer *l, float *x
             expert_run(r, l, norms, out);
         else
             feed_forward(r, l, norms, out);
+        if (l->ffn_post_norm) op_rmsnorm(out, floats_of(r, l->ffn_post_norm), d, h->norm_eps, out);
         op_add(x + i * d, out, d, x + i * d);
     }
 }
@@ -182,6 +192,7 @@ void reference_run(const struct model *m, const struct reference_options *o, con
     float *out = take(&r, (size_t)(n * d), sizeof(float));
     for (int i = 0; i < n; i++)
         op_dequant_row(m->embedding->format, m->embedding->data + (uint64_t)tokens[i] * row_bytes, d, x + i * d);
+    for (int i = 0; m->hyper.embed_scale != 0 && i < n * d; i++) x[i] *= m->hyper.embed_scale;
     for (int i = 0; i < m->hyper.n_layers; i++) {
         struct arena_mark mark = arena_mark_get(&r.arena);
         layer_run(&r, &m->layers[i], x, norms, out);

@@ -60,6 +60,25 @@ struct tiny_shape tiny_llama_shape(enum format format, uint64_t seed) {
     };
 }
 
+struct tiny_shape tiny_gemma_shape(enum format format, uint64_t seed) {
+    return (struct tiny_shape){
+        .arch = "gemma3",
+        .n_layers = 4,
+        .attn_mask = 0xf,
+        .n_embd = 64,
+        .n_head = 4,
+        .n_head_kv = 1,
+        .head_dim = 32,
+        .n_ff = 96,
+        .n_vocab = 300,
+        .qk_norm = true,
+        .tied = true,
+        .window = 37,
+        .format = format,
+        .seed = seed,
+    };
+}
+
 struct tiny_shape tiny_moe_shape(enum format format, uint64_t seed) {
     struct tiny_shape s = tiny_lfm2_shape(format, seed);
     s.arch = "lfm2moe";
@@ -166,6 +185,10 @@ static void layer_make(struct tiny *t, const struct tiny_shape *s, struct model_
         l->o = matrix_add(t, s, n_q, s->n_embd, "attn_output", i);
         if (s->qk_norm) l->q_norm = norm_add(t, s->head_dim, "attn_q_norm", i);
         if (s->qk_norm) l->k_norm = norm_add(t, s->head_dim, "attn_k_norm", i);
+        l->window = i % 3 == 2 ? 0 : s->window;
+        l->rope_local = l->window > 0;
+        if (s->window > 0) l->attn_post_norm = norm_add(t, s->n_embd, "post_attention_norm", i);
+        if (s->window > 0) l->ffn_post_norm = norm_add(t, s->n_embd, "post_ffw_norm", i);
     } else {
         l->kind = LAYER_CONV;
         l->conv_in = matrix_add(t, s, s->n_embd, 3 * s->n_embd, "shortconv.in_proj", i);
@@ -211,7 +234,10 @@ struct model *tiny_model_create(const struct tiny_shape *s) {
         .n_ctx = 4096,
         .conv_len = s->conv_len,
         .norm_eps = 1e-5f,
-        .rope_base = 10000.0f,
+        .rope_base = s->window > 0 ? 1e6f : 10000.0f,
+        .rope_base_local = s->window > 0 ? 10000.0f : 0,
+        .embed_scale = s->window > 0 ? 1.5f : 0,
+        .ffn_gelu = s->window > 0,
         .rope = s->interleaved ? ROPE_INTERLEAVED : ROPE_HALF,
         .attn_scale = 1.0f / (float)__builtin_sqrt((double)s->head_dim),
     };
@@ -232,6 +258,7 @@ struct model *tiny_model_create(const struct tiny_shape *s) {
     key->n_head = s->n_head;
     key->n_ff = s->n_ff;
     key->n_expert = s->n_expert;
+    key->window = s->window;
     key->n_vocab = s->n_vocab;
     key->format = s->format;
     key->seed = s->seed;

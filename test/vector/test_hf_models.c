@@ -115,6 +115,11 @@ MODEL_TESTS(qwen3_yarn, "qwen3-yarn")
 MODEL_TESTS(qwen3_tied, "qwen3-tied")
 MODEL_TESTS(lfm2moe, "lfm2moe")
 MODEL_TESTS(qwen3moe, "qwen3moe")
+MODEL_TESTS(gemma3, "gemma3")
+static void test_gemma3_plain(void **state) {
+    (void)state;
+    model_compare("gemma3-plain", "");
+}
 static void test_qwen3moe_mixed(void **state) {
     (void)state;
     model_compare("qwen3moe-mixed", "");
@@ -130,7 +135,8 @@ int main(void) {
         cmocka_unit_test(test_qwen3_tied_folder),   cmocka_unit_test(test_qwen3_tied_gguf),
         cmocka_unit_test(test_lfm2moe_folder),      cmocka_unit_test(test_lfm2moe_gguf),
         cmocka_unit_test(test_qwen3moe_folder),     cmocka_unit_test(test_qwen3moe_gguf),
-        cmocka_unit_test(test_qwen3moe_mixed),
+        cmocka_unit_test(test_qwen3moe_mixed),      cmocka_unit_test(test_gemma3_plain),
+        cmocka_unit_test(test_gemma3_folder),       cmocka_unit_test(test_gemma3_gguf),
     };
     return cmocka_run_group_tests_name("small models against transformers", tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@ import gguf
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from transformers import (Lfm2Config, Lfm2ForCausalLM, Lfm2MoeConfig, Lfm2MoeForCausalLM, LlamaConfig,
+from transformers import (Gemma3ForCausalLM, Gemma3TextConfig, Lfm2Config, Lfm2ForCausalLM, Lfm2MoeConfig, Lfm2MoeForCausalLM, LlamaConfig,
                           LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 ROWS = 72  # crosses two block boundaries of 32 positions
@@ -54,8 +54,14 @@ MODELS = {
     "qwen3moe-mixed": dict(  # the second layer dense, weights not normalised: only folders can say so
         kind="qwen3moe", hf="BF16", gguf=None, layers="aaa", hidden=32, heads=2, kv=1, head_dim=16, ff=48, vocab=96,
         tied=True, theta=1e6, experts=5, used=2, ff_expert=16, dense=0, dense_list=[1], norm=False),
+    "gemma3": dict(
+        kind="gemma3", hf="BF16", gguf="F16", layers="aaa", hidden=32, heads=2, kv=1, head_dim=16, ff=48, vocab=96,
+        tied=True, theta=1e6, window=20, pattern=3, scalar=16, linear=8.0),
+    "gemma3-plain": dict(  # layer_types of its own, another scale of scores: only folders can say so
+        kind="gemma3", hf="F16", gguf=None, layers="aaa", hidden=32, heads=4, kv=2, head_dim=16, ff=32, vocab=96,
+        tied=True, theta=1e5, window=33, pattern=None, scalar=24),
 }
-CLASSES = {"lfm2": Lfm2ForCausalLM, "lfm2moe": Lfm2MoeForCausalLM, "llama": LlamaForCausalLM,
+CLASSES = {"gemma3": Gemma3ForCausalLM, "lfm2": Lfm2ForCausalLM, "lfm2moe": Lfm2MoeForCausalLM, "llama": LlamaForCausalLM,
            "qwen3": Qwen3ForCausalLM, "qwen3moe": Qwen3MoeForCausalLM}
 
 
@@ -75,6 +81,17 @@ def config_of(m):
     if m["kind"] == "lfm2moe":
         return Lfm2MoeConfig(**common, **experts, num_dense_layers=m["dense"], routed_scaling_factor=m["scale"],
                              use_expert_bias=True)
+    if m["kind"] == "gemma3":
+        full = dict(rope_type="linear", factor=m["linear"]) if "linear" in m else dict(rope_type="default")
+        types = ["sliding_attention", "full_attention", "sliding_attention"]
+        if m["pattern"]:
+            types = ["full_attention" if (i + 1) % m["pattern"] == 0 else "sliding_attention"
+                     for i in range(len(m["layers"]))]
+        return Gemma3TextConfig(
+            **common, rms_norm_eps=1e-6, head_dim=m["head_dim"], sliding_window=m["window"], layer_types=types,
+            query_pre_attn_scalar=m["scalar"], tie_word_embeddings=True,
+            rope_parameters=dict(full_attention=dict(full, rope_theta=m["theta"]),
+                                 sliding_attention=dict(rope_type="default", rope_theta=10000.0)))
     common.update(rms_norm_eps=1e-6, rope_parameters=rope, tie_word_embeddings=m["tied"], attention_bias=False)
     if m["kind"] == "qwen3":
         return Qwen3Config(**common, head_dim=m["head_dim"])
@@ -88,7 +105,7 @@ def weights_fill(model, rng):
     """Random values that F16 and BF16 hold exactly; matrices scaled so that every part matters."""
     for name, p in model.named_parameters():
         if "norm" in name:
-            k = rng.integers(-32, 33, tuple(p.shape)) / 128 + 1
+            k = rng.integers(-32, 33, tuple(p.shape)) / 128 + (0 if "gemma3" in type(model).__name__.lower() else 1)
         else:
             n_in = p.shape[-1]  # of the convolution: its taps
             gain = {"q_proj": 2.0, "k_proj": 2.0}.get(name.split(".")[-2], 1.0)
@@ -148,7 +165,10 @@ LFM2MOE_NAMES = dict(LFM2_NAMES, **{"feed_forward.gate": "ffn_gate_inp", "feed_f
                                     "w1": "ffn_gate_exps", "w3": "ffn_up_exps", "w2": "ffn_down_exps"})
 QWEN3MOE_NAMES = dict(QWEN3_NAMES, **{"mlp.gate": "ffn_gate_inp", "gate_proj": "ffn_gate_exps",
                                       "up_proj": "ffn_up_exps", "down_proj": "ffn_down_exps"})
-NAMES = {"lfm2": LFM2_NAMES, "lfm2moe": LFM2MOE_NAMES, "llama": LLAMA_NAMES, "qwen3": QWEN3_NAMES,
+GEMMA3_NAMES = dict(QWEN3_NAMES, **{"post_attention_layernorm": "post_attention_norm",
+                                    "pre_feedforward_layernorm": "ffn_norm",
+                                    "post_feedforward_layernorm": "post_ffw_norm"})
+NAMES = {"gemma3": GEMMA3_NAMES, "lfm2": LFM2_NAMES, "lfm2moe": LFM2MOE_NAMES, "llama": LLAMA_NAMES, "qwen3": QWEN3_NAMES,
          "qwen3moe": QWEN3MOE_NAMES}
 TOP_NAMES = {
     "model.embed_tokens.weight": "token_embd.weight", "lm_head.weight": "output.weight",
@@ -189,6 +209,12 @@ def gguf_write(path, m, model, config):
     if "head_dim" in m:
         w.add_key_length(head_dim)
         w.add_value_length(head_dim)
+    if "window" in m:
+        w.add_sliding_window(m["window"])
+        w.add_uint32("gemma3.attention.sliding_window_pattern", m["pattern"])
+    if "linear" in m:
+        w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        w.add_rope_scaling_factor(m["linear"])
     if m.get("rope", {}).get("rope_type") == "yarn":
         w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         w.add_rope_scaling_factor(m["rope"]["factor"])
@@ -210,6 +236,8 @@ def gguf_write(path, m, model, config):
                 x = interleave(x, m["heads"] if rest == "attn_q" else m["kv"])
             if rest == "shortconv.conv":
                 x = x.reshape(x.shape[0], x.shape[-1])
+        if m["kind"] == "gemma3" and x.ndim == 1:
+            x = x + 1
         kind = "F32" if x.ndim == 1 or "shortconv.conv" in out or "ffn_gate_inp" in out else m["gguf"]
         data = gguf.quants.quantize(np.ascontiguousarray(x), GGUF_TYPES[kind])
         w.add_tensor(out, data, raw_dtype=GGUF_TYPES[kind])

@@ -101,7 +101,7 @@ static enum tern_status op_weights(const struct unit_weights *w, struct cpu_op *
 // output of the product can lie on it.
 static bool norm_fuses(const struct prog *p, int i) {
     const struct prog_op *norm = &p->ops[i], *next = i + 1 < p->n_ops ? &p->ops[i + 1] : NULL;
-    if (norm->kind != PROG_OP_RMSNORM || !next || next->kind != PROG_OP_LINEAR) return false;
+    if (norm->kind != PROG_OP_RMSNORM || norm->add || !next || next->kind != PROG_OP_LINEAR) return false;
     const struct prog_value *x = &p->values[norm->in[0]], *n = &p->values[norm->out[0]];
     return !next->add && next->in[0] == norm->out[0] && n->last_op == i + 1 && x->last_op > i + 1;
 }
@@ -230,6 +230,7 @@ static void carve_member(const struct prog *g, struct cpu_member *m, const struc
     m->block = carve(c, ATTN_PAIRS, sizeof *m->block);
     m->q = carve(c, ATTN_PAIRS * (size_t)g->hyper->head_dim, sizeof(float));
     m->tail = carve(c, (window + 2 * OP_BLOCK) / OP_BLOCK, 2 * half);
+    m->shifted = carve(c, 2, half);
     m->tail_rows = carve(c, window, sizeof *m->tail_rows);
 }
 
@@ -242,7 +243,7 @@ static void carve_all(struct unit_program *p, const struct sizes *z, struct carv
     p->members = carve(c, n_threads, sizeof *p->members);
     p->attn.chunks = carve(c, window, sizeof *p->attn.chunks);
     p->attn.n_visible = carve(c, window, sizeof *p->attn.n_visible);
-    p->rope_freqs = carve(c, (size_t)(g->hyper->head_dim / 2), sizeof *p->rope_freqs);
+    p->rope_freqs = carve(c, (size_t)g->hyper->head_dim, sizeof *p->rope_freqs); // global, local
     p->counters = carve(c, (size_t)g->n_ops, sizeof *p->counters);
     p->experts = carve(c, (size_t)z->n_expert_ops * (size_t)z->n_expert, sizeof *p->experts);
     carve_act(c, &p->act, window * (size_t)z->n_float, window * (size_t)z->n_groups, window * (size_t)z->n_whole,
@@ -299,7 +300,9 @@ enum tern_status cpu_program_compile(struct unit *u, struct unit_program **out, 
     enum tern_status status;
     TRY_GOTO(memory_make(c, err), fail);
     TRY_GOTO(ops_make(c, err), fail);
-    op_rope_freqs(p->hyper->rope_base, p->hyper->head_dim, p->hyper->rope_factors, c->rope_freqs);
+    const struct model_hyper *h = p->hyper;
+    op_rope_freqs(h->rope_base, h->head_dim, h->rope_factors, c->rope_freqs);
+    if (h->rope_base_local > 0) op_rope_freqs(h->rope_base_local, h->head_dim, NULL, c->rope_freqs + h->head_dim / 2);
     *out = c;
     return TERN_OK;
 fail:

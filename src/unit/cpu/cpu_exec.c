@@ -25,22 +25,33 @@ static void exec_embed(const struct cpu_run *r, const struct team_member *self, 
     uint64_t row_bytes = 0;
     format_row_bytes(op->table->format, (uint64_t)n, &row_bytes);
     team_share(self, r->n_rows, 1, &begin, &end);
-    for (int i = begin; i < end; i++)
-        op_dequant_row(op->table->format, op->table->data + (uint64_t)r->s->rows[i].token * row_bytes, n,
-                       op->out[0] + (size_t)i * (size_t)n);
+    float scale = r->p->prog->hyper->embed_scale;
+    for (int i = begin; i < end; i++) {
+        float *x = op->out[0] + (size_t)i * (size_t)n;
+        op_dequant_row(op->table->format, op->table->data + (uint64_t)r->s->rows[i].token * row_bytes, n, x);
+        for (int j = 0; scale != 0 && j < n; j++) x[j] *= scale;
+    }
 }
 
 static void exec_rope_table(const struct cpu_run *r, const struct team_member *self, const struct cpu_op *op) {
     int begin, end, n = op->out_cols[0];
     team_share(self, r->n_rows, 1, &begin, &end);
     for (int i = begin; i < end; i++)
-        op_rope_table(r->s->rows[i].pos, r->p->rope_freqs, n / 2, op->out[0] + (size_t)i * (size_t)n);
+        op_rope_table(r->s->rows[i].pos, r->p->rope_freqs + (op->op->index == 1 ? n / 2 : 0), n / 2,
+                      op->out[0] + (size_t)i * (size_t)n);
 }
 
 // y: NULL for NORM_OUT, whose rows go to a port.
 static void exec_norm(const struct cpu_run *r, const struct team_member *self, const struct cpu_op *op, float *y) {
     int begin, end, n = op->n_in;
     team_share(self, r->n_rows, 1, &begin, &end);
+    float *row = r->p->members[self->index].row;
+    for (int i = begin; op->op->add && i < end; i++) {
+        size_t at = (size_t)i * (size_t)n;
+        r->u->k.rmsnorm(op->in[0] + at, op->norm, n, r->p->prog->hyper->norm_eps, row);
+        r->u->k.add(op->in[1] + at, row, n, y + at);
+    }
+    if (op->op->add) return;
     for (int i = begin; i < end; i++)
         r->u->k.rmsnorm(op->in[0] + (size_t)i * (size_t)n, op->norm, n, r->p->prog->hyper->norm_eps,
                         y + (size_t)i * (size_t)n);

@@ -88,6 +88,8 @@ struct attn_task {
     int begin, end;       // blocks
     int head_dim;
     int wave_first; // splits: the first one in flight
+    bool splits;    // partials of splits are stored; never in layers with a window
+    int window;     // of the layer; 0: none
     // By pair: its query, and its running results.
     const float *q[ATTN_PAIRS];
     struct op_attn_part *split[ATTN_PAIRS], *total[ATTN_PAIRS], *block[ATTN_PAIRS];
@@ -113,6 +115,12 @@ static int row_blocks(const struct attn_task *t, int row) {
     return int_div_up(t->r->p->attn.n_visible[t->chunk->row + row], OP_BLOCK);
 }
 
+// First position that a row of the chunk sees.
+static int row_first(const struct attn_task *t, int row) {
+    int n_visible = t->r->p->attn.n_visible[t->chunk->row + row];
+    return t->window > 0 ? MAX(n_visible - t->window, 0) : 0;
+}
+
 static struct op_attn_part *partial_at(const struct attn_task *t, int pair, int split) {
     const struct attn_plan *a = &t->r->p->attn;
     size_t row = (size_t)(t->chunk->row + pair / t->n_queries), n_head = (size_t)t->r->p->prog->hyper->n_head;
@@ -120,30 +128,31 @@ static struct op_attn_part *partial_at(const struct attn_task *t, int pair, int 
     return &a->partials[(row * n_head + query) * (size_t)a->wave + (size_t)(split - t->wave_first)];
 }
 
-// Pairs [begin, end), whose split ends with block b: into the totals, or stored.
-static void splits_end(const struct attn_task *t, int begin, int end, int b) {
-    if (!t->r->p->attn.splits && b >= OP_ATTN_SPLIT) {
+// Pairs [begin, end), whose split ends with block b and whose first block is b_first: into the totals, or stored.
+static void splits_end(const struct attn_task *t, int begin, int end, int b, int b_first) {
+    if (!t->splits && b / OP_ATTN_SPLIT > b_first / OP_ATTN_SPLIT) {
         t->r->u->k.attention_combine(t->total + begin, (const struct op_attn_part *const *)(t->split + begin),
                                      end - begin, t->head_dim);
         return;
     }
     for (int i = begin; i < end; i++)
-        part_copy(t->r->p->attn.splits ? partial_at(t, i, b / OP_ATTN_SPLIT) : t->total[i], t->split[i], t->head_dim);
+        part_copy(t->splits ? partial_at(t, i, b / OP_ATTN_SPLIT) : t->total[i], t->split[i], t->head_dim);
 }
 
-// Block b for rows [begin, end) of the chunk, which all see n_pos of its positions. The first block of a split starts
-// it, others join.
+// Block b for rows [begin, end) of the chunk, which all see the same n_pos of its positions and begin at the same
+// block. The first block of a split, or of a row, starts it, others join.
 static void rows_run(const struct attn_task *t, int begin, int end, int b, const struct halves *h,
                      const struct halves *next, int n_pos) {
+    int b_first = row_first(t, begin) / OP_BLOCK;
     const struct cpu_kernels *k = &t->r->u->k;
     int nq = t->n_queries, first = begin * nq, n = (end - begin) * nq;
-    bool starts = b % OP_ATTN_SPLIT == 0, ends = b % OP_ATTN_SPLIT == OP_ATTN_SPLIT - 1;
+    bool starts = b % OP_ATTN_SPLIT == 0 || b == b_first, ends = b % OP_ATTN_SPLIT == OP_ATTN_SPLIT - 1;
     struct op_attn_part *const *parts = (starts ? t->split : t->block) + first;
     k->attention_block[t->r->layout->kv_type](t->q + first, n, h->k, h->v, next->k, next->v, n_pos, t->head_dim, parts);
     if (!starts) k->attention_combine(t->split + first, (const struct op_attn_part *const *)parts, n, t->head_dim);
-    if (ends) splits_end(t, first, first + n, b);
+    if (ends) splits_end(t, first, first + n, b, b_first);
     for (int i = begin; !ends && i < end; i++)
-        if (b == row_blocks(t, i) - 1) splits_end(t, i * nq, (i + 1) * nq, b);
+        if (b == row_blocks(t, i) - 1) splits_end(t, i * nq, (i + 1) * nq, b, b_first);
 }
 
 static struct halves table_block(const struct attn_task *t, int b) {
@@ -152,11 +161,41 @@ static struct halves table_block(const struct attn_task *t, int b) {
                            t->r->kv + state_v_offset(t->r->layout, block, t->op->op->state_index, t->head)};
 }
 
+// The first block of a row's window, of which it sees the positions from `first` on.
+static void shifted_run(const struct attn_task *t, int row, int b, const struct halves *h, int first, int n_pos) {
+    struct halves to = {t->m->shifted, t->m->shifted + t->r->layout->half_bytes};
+    op_kv_shift(t->r->layout->kv_type, to.k, to.v, h->k, h->v, first, t->head_dim);
+    rows_run(t, row, row + 1, b, &to, &to, n_pos - first);
+}
+
+// A block of the table for rows with a window.
+static void windowed_block(const struct attn_task *t, int b, const struct halves *here, const struct halves *next) {
+    const int32_t *n_visible = t->r->p->attn.n_visible + t->chunk->row;
+    for (int i = 0, end; i < t->chunk->n_rows; i = end) {
+        int n_pos = MIN(n_visible[i] - b * OP_BLOCK, OP_BLOCK), first = row_first(t, i), b_first = first / OP_BLOCK;
+        end = i + 1;
+        if (n_pos <= 0 || b < b_first) continue;
+        if (b == b_first && first % OP_BLOCK != 0) {
+            shifted_run(t, i, b, here, first % OP_BLOCK, n_pos);
+            continue;
+        }
+        for (; end < t->chunk->n_rows; end++)
+            if (MIN(n_visible[end] - b * OP_BLOCK, OP_BLOCK) != n_pos || row_first(t, end) / OP_BLOCK != b_first ||
+                (b == b_first && row_first(t, end) != first))
+                break;
+        rows_run(t, i, end, b, here, next, n_pos);
+    }
+}
+
 // A block of the table for all rows that see some of it; neighbours that see as much go together.
 static void shared_block(const struct attn_task *t, int b) {
     const int32_t *n_visible = t->r->p->attn.n_visible + t->chunk->row;
     struct halves here = table_block(t, b), next = here;
     if (b + 1 < MIN(t->end, t->chunk->n_blocks_shared)) next = table_block(t, b + 1);
+    if (t->window > 0) {
+        windowed_block(t, b, &here, &next);
+        return;
+    }
     for (int i = 0, end; i < t->chunk->n_rows; i = end) {
         int n_pos = MIN(n_visible[i] - b * OP_BLOCK, OP_BLOCK);
         for (end = i + 1; end < t->chunk->n_rows; end++)
@@ -206,8 +245,13 @@ static void tree_rows(const struct attn_task *t) {
         int n_visible = t->r->p->attn.n_visible[t->chunk->row + i];
         int end = MIN(t->end, row_blocks(t, i));
         tail_path(t, t->chunk->row + i);
-        for (int b = MAX(t->begin, t->chunk->n_blocks_shared); b < end; b++) {
+        int first = row_first(t, i), b_first = first / OP_BLOCK;
+        for (int b = MAX(MAX(t->begin, t->chunk->n_blocks_shared), b_first); b < end; b++) {
             struct halves h = tail_block(t, b);
+            if (b == b_first && first % OP_BLOCK != 0) {
+                shifted_run(t, i, b, &h, first % OP_BLOCK, MIN(n_visible - b * OP_BLOCK, OP_BLOCK));
+                continue;
+            }
             rows_run(t, i, i + 1, b, &h, &h, MIN(n_visible - b * OP_BLOCK, OP_BLOCK));
         }
     }
@@ -257,10 +301,16 @@ static void chunk_run(struct cpu_run *r, const struct team_member *self, const s
                               .n_queries = MIN(group - query, ATTN_PAIRS),
                               .begin = begin,
                               .head_dim = r->layout->head_dim,
-                              .wave_first = wave_first};
+                              .wave_first = wave_first,
+                              .window = r->p->prog->model->layers[op->op->layer].window};
         t.end = MIN(end, t.chunk->n_blocks);
+        t.splits = r->p->attn.splits && t.window == 0;
+        if (t.window > 0) {
+            t.begin = row_first(&t, 0) / OP_BLOCK;
+            for (int i = 1; i < t.chunk->n_rows; i++) t.begin = MIN(t.begin, row_first(&t, i) / OP_BLOCK);
+        }
         task_run(&t);
-        if (!r->p->attn.splits) rows_finish(&t);
+        if (!t.splits) rows_finish(&t);
     }
 }
 
@@ -304,7 +354,7 @@ static void splits_run(struct cpu_run *r, const struct team_member *self, const 
 
 void cpu_exec_attention(struct cpu_run *r, const struct team_member *self, const struct cpu_op *op) {
     const struct attn_plan *a = &r->p->attn;
-    if (a->splits) {
+    if (a->splits && r->p->prog->model->layers[op->op->layer].window == 0) {
         splits_run(r, self, op);
         return;
     }

@@ -124,8 +124,9 @@ static void gate_up_run(const struct cpu_run *r, const struct team_member *self,
         cpu_product(r, m[0], a, first + s.row, s.n_rows, s.tile, s.tile_end, temp[0], stride);
         cpu_product(r, m[1], a, first + s.row, s.n_rows, s.tile, s.tile_end, temp[1], stride);
         for (int i = 0; i < s.n_rows; i++)
-            r->u->k.swiglu(temp[0] + (size_t)i * stride, temp[1] + (size_t)i * stride, s.n,
-                           op->out[1] + (size_t)(first + s.row + i) * n + s.first);
+            (r->p->prog->hyper->ffn_gelu ? r->u->k.geglu
+                                         : r->u->k.swiglu)(temp[0] + (size_t)i * stride, temp[1] + (size_t)i * stride,
+                                                           s.n, op->out[1] + (size_t)(first + s.row + i) * n + s.first);
     }
 }
 

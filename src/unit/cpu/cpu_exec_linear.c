@@ -109,6 +109,7 @@ static void strips_run(const struct cpu_run *r, const struct team_member *self, 
                        const struct cpu_act *a, int w, int begin, int end) {
     const struct cpu_kernels *k = &r->u->k;
     float *const *temp = r->p->members[self->index].temp;
+    bool gelu = r->p->prog->hyper->ffn_gelu;
     size_t cols = (size_t)op->out_cols[w];
     struct cpu_strip s = {0};
     while (cpu_strip_next(&s, r->n_rows, begin, end, op->m[w]->n_out)) {
@@ -118,7 +119,7 @@ static void strips_run(const struct cpu_run *r, const struct team_member *self, 
         for (int i = 0; i < s.n_rows; i++) {
             size_t at = (size_t)(s.row + i) * cols + (size_t)s.first, from = (size_t)i * stride;
             if (op->op->swiglu)
-                k->swiglu(temp[0] + from, temp[1] + from, s.n, op->out[0] + at);
+                (gelu ? k->geglu : k->swiglu)(temp[0] + from, temp[1] + from, s.n, op->out[0] + at);
             else if (op->op->add)
                 k->add(op->in[1] + at, temp[0] + from, s.n, op->out[0] + at);
             else

@@ -143,6 +143,7 @@ struct cpu_member {
     float *q;                                   // [ATTN_PAIRS][head_dim]: the task's queries side by side
     struct expert_pairs pairs;
     uint8_t *tail;      // [tail_blocks][2 * half_bytes]: a tree row's positions from len/32*32 on
+    uint8_t *shifted;   // [2 * half_bytes]: the first block of a row's window
     int32_t *tail_rows; // [window]: row held per depth, -1: none
 };
 
@@ -177,7 +178,7 @@ struct unit_program {
     size_t work_bytes;
     struct cpu_act act;         // shared activations, [window]
     float *conv_u;              // [window][n_embd]
-    double *rope_freqs;         // [head_dim / 2]
+    double *rope_freqs;         // [2][head_dim / 2]: at the base and the local base
     struct cpu_member *members; // [n_threads]
     struct attn_plan attn;
     _Atomic int *counters; // [n_counters]: next task of each counted loop of a step

@@ -43,7 +43,8 @@ static enum tern_status collect(struct unit_weights *w, struct tern_err *err) {
         const struct model_layer *l = &m->layers[i];
         const struct tensor *matrices[] = {l->q,        l->k,        l->v,      l->o,       l->conv_in,
                                            l->conv_out, l->ffn_gate, l->ffn_up, l->ffn_down};
-        const struct tensor *vectors[] = {l->attn_norm, l->q_norm, l->k_norm, l->ffn_norm};
+        const struct tensor *vectors[] = {l->attn_norm, l->attn_post_norm, l->q_norm,
+                                          l->k_norm,    l->ffn_norm,       l->ffn_post_norm};
         for (size_t j = 0; j < ARRAY_LEN(matrices); j++) need(w, matrices[j], NEED_MATRIX);
         for (size_t j = 0; j < ARRAY_LEN(vectors); j++) need(w, vectors[j], NEED_VECTOR);
         need(w, l->conv_taps, NEED_TAPS);

@@ -187,11 +187,38 @@ static void test_nan_shows(void **state) {
     }
 }
 
+// A shifted block is the block that was written without its first positions.
+static void test_shift(void **state) {
+    (void)state;
+    enum { DIM = 48 };
+    uint64_t rng = 97;
+    static uint8_t k[DIM * 32 * 4 + 128], v[DIM * 32 * 4 + 128], k_to[sizeof(k)], v_to[sizeof(v)];
+    static uint8_t k_want[sizeof(k)], v_want[sizeof(v)];
+    for (int type = OP_KV_F16; type <= OP_KV_F32; type++)
+        for (int first = 0; first < OP_BLOCK; first += 1 + first / 3) {
+            memset(k_to, 7, sizeof(k_to));
+            memset(v_to, 7, sizeof(v_to));
+            memset(k_want, 7, sizeof(k_want));
+            memset(v_want, 7, sizeof(v_want));
+            for (int p = 0; p < OP_BLOCK; p++) {
+                float a[DIM], b[DIM];
+                rng_fill(&rng, a, DIM, 1);
+                rng_fill(&rng, b, DIM, 1);
+                op_kv_write((enum op_kv_type)type, k, v, p, a, b, DIM);
+                if (p >= first) op_kv_write((enum op_kv_type)type, k_want, v_want, p - first, a, b, DIM);
+            }
+            op_kv_shift((enum op_kv_type)type, k_to, v_to, k, v, first, DIM);
+            assert_memory_equal(k_to, k_want, sizeof(k_to));
+            assert_memory_equal(v_to, v_want, sizeof(v_to));
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_softmax), cmocka_unit_test(test_half_bytes),
         cmocka_unit_test(test_one_position),    cmocka_unit_test(test_move),
-        cmocka_unit_test(test_combine),         cmocka_unit_test(test_nan_shows),
+        cmocka_unit_test(test_combine),         cmocka_unit_test(test_shift),
+        cmocka_unit_test(test_nan_shows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

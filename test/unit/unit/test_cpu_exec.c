@@ -211,10 +211,11 @@ static void rows_one_by_one(void **state) {
 static void any_chunks(void **state) {
     (void)state;
     static const int mixed[] = {50, 1, 17, 33, 2, 5, 16, 31};
-    for (int kind = 0; kind < 3; kind++)
+    for (int kind = 0; kind < 4; kind++)
         for (int threads = 1; threads <= 3; threads++) {
             struct setup_options o = {.shape = kind == 0   ? tiny_lfm2_shape(FORMAT_Q8_0, 9)
                                                : kind == 1 ? tiny_llama_shape(FORMAT_Q8_0, 9)
+                                               : kind == 2 ? tiny_gemma_shape(FORMAT_Q8_0, 9)
                                                            : tiny_moe_shape(FORMAT_Q8_0, 9),
                                       .n_threads = threads};
             decode_and_prefill(&o, 120, mixed, ARRAY_LEN(mixed));
@@ -239,6 +240,9 @@ static void any_instruction_set(void **state) {
             o.shape.router_sigmoid = false; // softmax, no bias
             o.shape.n_expert_used = 5;
             decode_and_prefill(&o, 72, mixed, ARRAY_LEN(mixed));
+            o.shape = tiny_gemma_shape(FORMAT_Q8_0, 23);
+            o.kv_type = OP_KV_Q8;
+            decode_and_prefill(&o, 120, mixed, ARRAY_LEN(mixed));
         }
 }
 
@@ -416,6 +420,11 @@ static void trees_verify_and_commit(void **state) {
     for (int threads = 1; threads <= 3; threads++) {
         o = (struct setup_options){.shape = tiny_moe_shape(FORMAT_Q8_0, 52), .n_threads = threads};
         tree_rounds(&o);
+        o = (struct setup_options){.shape = tiny_gemma_shape(FORMAT_Q8_0, 53), .n_threads = threads};
+        o.kv_type = (enum op_kv_type)(threads - 1);
+        tree_rounds(&o); // windows that begin before the tree
+        o.shape.window = 5;
+        tree_rounds(&o); // and inside it
     }
 }
 
