@@ -45,7 +45,7 @@ struct command {
 };
 extern const struct command command_chat, command_run, command_bench, command_show, command_tokenize, command_template,
     command_perplexity, command_doctor, command_cache, command_explain, command_quantize, command_study,
-    command_calibrate;
+    command_calibrate, command_list;
 
 // ------------------------------------------------------------------------------------------------------------ engine
 
@@ -61,6 +61,9 @@ void model_opts_table(struct model_opts *o, struct opt table[MODEL_OPTS_N]);
 // Opens the engine: the model named, $TERN_MODEL, or the built-in pico. Progress on a terminal. On failure tells and
 // returns the exit code to use, else 0.
 int engine_open_told(const struct command *c, struct model_opts *o, struct tern_engine **out);
+// A model's name or path, as the user gave it, becomes the path to open, kept in `storage` (released by the caller). On
+// failure tells and returns the exit code to use, else 0.
+int model_path_told(const struct command *c, const char **path, struct buf *storage);
 // The model used when none is named: its bytes in the program, or else (data NULL) the path it was installed under.
 struct str builtin_model(const char **path);
 

@@ -1,6 +1,7 @@
 // The options about the model and about sampling that several commands share, and opening the engine with them.
 #include "base/base.h"
 #include "app.h"
+#include "store.h"
 
 #include <stdio.h>
 
@@ -18,7 +19,7 @@ void model_opts_table(struct model_opts *o, struct opt table[MODEL_OPTS_N]) {
     struct tern_engine_options *e = &o->engine;
     const struct opt rows[MODEL_OPTS_N] = {
         {"--model", 'm', "PATH", OPT_TEXT, &e->model_path, 0, 0,
-         "GGUF file or Hugging Face folder (default: $TERN_MODEL, else pico)"},
+         "file, folder, or a name of `tern list` (default: $TERN_MODEL, else pico)"},
         {"--threads", 't', "N", OPT_INT, &e->n_threads, 1, TEAM_THREADS_MAX,
          "compute threads (default: one per fast core)"},
         {"--ctx", 'c', "N", OPT_INT, &e->n_ctx, 1, 1 << 20,
@@ -78,6 +79,15 @@ struct str builtin_model(const char **path) {
 #endif
 }
 
+int model_path_told(const struct command *c, const char **path, struct buf *storage) {
+    struct tern_err err = {0};
+    buf_init(storage, STORE_PATH_MAX);
+    if (!*path) return 0;
+    if (store_resolve(*path, storage, NULL, &err) != TERN_OK) return fail_told(c, &err);
+    *path = storage->data;
+    return 0;
+}
+
 int engine_open_told(const struct command *c, struct model_opts *o, struct tern_engine **out) {
     static const char *const kv[] = {"f16", "q8", "f32"}, *const classes[] = {"auto", "int8", "fp32"};
     int i = 0;
@@ -97,14 +107,22 @@ int engine_open_told(const struct command *c, struct model_opts *o, struct tern_
         o->engine.model_data = data.data;
         o->engine.model_data_len = data.len;
     }
+    struct buf path, draft_path;
+    int code = model_path_told(c, &o->engine.model_path, &path);
+    buf_init(&draft_path, 0);
+    if (code == 0) code = model_path_told(c, &o->engine.draft_path, &draft_path);
     struct load_view view = {0};
     o->engine.on_progress = load_on_progress;
     o->engine.on_progress_arg = &view;
-    enum tern_status status = tern_engine_open(out, &o->engine, &err);
-    if (view.stage) progress_end(&view.bar);
-    if (status == TERN_OK) return 0;
-    fail_told(c, &err);
-    return EXIT_FAILED;
+    if (code == 0 && tern_engine_open(out, &o->engine, &err) != TERN_OK) {
+        if (view.stage) progress_end(&view.bar);
+        code = fail_told(c, &err);
+    } else if (view.stage) {
+        progress_end(&view.bar);
+    }
+    buf_release(&path);
+    buf_release(&draft_path);
+    return code;
 }
 
 void sample_opts_init(struct sample_opts *o) {

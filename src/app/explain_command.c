@@ -69,9 +69,14 @@ static int explain_main(const struct command *c, int argc, char **argv) {
     struct tern_err err = {0};
     struct model *m;
     struct str data = {0};
+    struct buf storage;
+    code = model_path_told(c, &path, &storage);
+    if (code != 0) return buf_release(&storage), code;
     if (!path) data = builtin_model(&path);
-    if ((data.data ? model_open_memory(&m, "pico", data.data, data.len, &err) : model_open(&m, path, &err)) != TERN_OK)
-        return fail_told(c, &err);
+    enum tern_status status =
+        data.data ? model_open_memory(&m, "pico", data.data, data.len, &err) : model_open(&m, path, &err);
+    buf_release(&storage);
+    if (status != TERN_OK) return fail_told(c, &err);
     if (end == 0) spec.layer_end = m->hyper.n_layers;
     int n_attn = 0;
     for (int i = 0; i < m->hyper.n_layers; i++) n_attn += m->layers[i].kind == LAYER_ATTENTION;

@@ -204,12 +204,18 @@ static int quantize_main(const struct command *c, int argc, char **argv) {
         buf_release(&names);
         return code;
     }
-    return model_quantize(c, &o, mix, argv[1], out);
+    const char *in = argv[1];
+    struct buf storage;
+    code = model_path_told(c, &in, &storage);
+    if (code == 0) code = model_quantize(c, &o, mix, in, out);
+    buf_release(&storage);
+    return code;
 }
 
 const struct command command_quantize = {
     "quantize", "IN OUT.gguf", "write a model in another format",
-    "IN is a GGUF file (of split ones the first) or a Hugging Face folder. Types: F32, F16, BF16, Q8_0, Q6_K, Q5_K_M,\n"
+    "IN is a GGUF file (of split ones the first), a Hugging Face folder or a name of `tern list`. Types: F32, F16, "
+    "BF16, Q8_0, Q6_K, Q5_K_M,\n"
     "Q5_K_S, Q5_1, Q5_0, Q4_K_M (default), Q4_K_S, IQ4_NL, IQ4_XS, Q4_1, Q4_0, Q3_K_L, Q3_K_M, Q3_K_S, Q2_K, and I8C\n"
     "(only tern reads it). Norms, convolution taps and vectors stay F32; the output matrix of 2- to 6-bit files is\n"
     "Q6_K (doc/quantize.md). The file appears when all of it is written.",

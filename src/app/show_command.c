@@ -51,6 +51,9 @@ static int show_main(const struct command *c, int argc, char **argv) {
     if (!path && n_args == 0) path = env_get("TERN_MODEL");
     if (n_args > 1) return usage_error(c, "one model expected: a GGUF file or a Hugging Face folder");
     struct str data = {0};
+    struct buf storage;
+    code = model_path_told(c, &path, &storage);
+    if (code != 0) return buf_release(&storage), code;
     if (!path) data = builtin_model(&path);
     struct tern_err err = {0};
     struct model *m;
@@ -60,6 +63,7 @@ static int show_main(const struct command *c, int argc, char **argv) {
         data.data ? model_open_memory(&m, "pico", data.data, data.len, &err) : model_open(&m, path, &err);
     if (status != TERN_OK && !data.data && str_ends(str_from(path), STR(".safetensors")))
         status = model_open_table(&m, path, &table_err);
+    buf_release(&storage);
     if (status != TERN_OK) return fail_told(c, table_err.code != TERN_OK ? &table_err : &err);
     if (m->arch) hyper_print(m);
     if (all || !m->arch) {

@@ -54,7 +54,9 @@ struct os_stat {
 bool os_stat_get(struct os_stat *out, const char *path);
 enum tern_status os_mkdirs(const char *path, struct tern_err *err); // with parents, mode 0700
 enum tern_status os_remove(const char *path, struct tern_err *err); // a file; TERN_NOT_FOUND when absent
-bool os_touch(const char *path);                                    // mtime = now
+// The path with every link, "." and ".." resolved; false when it leads nowhere or does not fit.
+bool os_real_path(char *out, size_t cap, const char *path);
+bool os_touch(const char *path); // mtime = now
 // Calls fn for each entry (not "." and ".."), in byte order of names; stops when fn returns false.
 enum tern_status os_list(const char *path, bool (*fn)(void *arg, const char *name, const struct os_stat *st), void *arg,
                          struct tern_err *err);

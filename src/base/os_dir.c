@@ -74,6 +74,15 @@ enum tern_status os_remove(const char *path, struct tern_err *err) {
     return err_set_errno(err, errno, "cannot remove '%s'", path);
 }
 
+bool os_real_path(char *out, size_t cap, const char *path) {
+    char *real = realpath(path, NULL);
+    const size_t len = real ? strlen(real) : 0;
+    const bool fits = real && len < cap;
+    if (fits) memcpy(out, real, len + 1);
+    free(real); // of libc, not of mem.h
+    return fits;
+}
+
 bool os_touch(const char *path) { return utimensat(AT_FDCWD, path, NULL, 0) == 0; }
 
 static int name_order(const void *a, const void *b) {

@@ -150,6 +150,21 @@ static enum tern_status text_files(struct model *m, const char *folder, struct t
     return TERN_OK;
 }
 
+// The folder's name; of a snapshot in the Hugging Face cache (models--org--repo/snapshots/<revision>) the repository's.
+static enum tern_status name_take(struct model *m, const char *folder, struct tern_err *err) {
+    struct str path = str_from(folder), head = STR("/models--"), snapshots = STR("/snapshots/");
+    size_t at = str_find(path, head, 0), end = at == (size_t)-1 ? at : str_find(path, snapshots, at);
+    m->name = path_last(folder);
+    if (end == (size_t)-1) return TERN_OK;
+    struct str repo = {path.data + at + head.len, end - at - head.len};
+    size_t org = str_find(repo, STR("--"), 0);
+    if (org != (size_t)-1) repo = (struct str){repo.data + org + 2, repo.len - org - 2};
+    if (repo.len == 0 || memchr(repo.data, '/', repo.len)) return TERN_OK;
+    TRY(source_strdup(m->source, &repo, repo, err));
+    m->name = repo.data;
+    return TERN_OK;
+}
+
 enum tern_status hf_open(struct model *m, const char *path, bool is_folder, struct tern_err *err) {
     const char *folder;
     TRY(folder_of(m->source, path, is_folder, &folder, err));
@@ -159,7 +174,7 @@ enum tern_status hf_open(struct model *m, const char *path, bool is_folder, stru
         TRY(path_join(m->source, folder, "config.json", &config, err));
         if (!os_stat_get(&st, config)) return folder_refuse(folder, "config.json", err);
     }
-    m->name = path_last(folder);
+    TRY(name_take(m, folder, err));
     return weights_open(m->source, folder, path, is_folder, err);
 }
 
