@@ -1,8 +1,8 @@
 // The models in one folder of files: every GGUF file (of a split one the first shard stands for all), and the folder
 // itself when it holds safetensors with a config.json.
 //
-// A GGUF file's tag is the name of its quantisation as its file name ends in it ("…-Q4_K_M.gguf": Q4_K_M), or its whole
-// name without an end like that. Two files of one tag get their whole names.
+// A GGUF file's tag is the name of its quantisation as its file name ends in it ("…-Q4_K_M.gguf": Q4_K_M), or its
+// whole name without an end like that. Two files of one tag get their whole names.
 #include "base/base.h"
 #include "store.h"
 

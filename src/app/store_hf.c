@@ -1,6 +1,6 @@
-// The Hugging Face cache: models--<org>--<repo>/{refs/main, snapshots/<revision>/…, blobs}. The snapshot that refs/main
-// names counts; without one, the one used last. Its files are links into blobs. And LM Studio's folder, which is
-// <publisher>/<repo>/<files>.
+// The Hugging Face cache: models--<org>--<repo>/{refs/main, snapshots/<revision>/…, blobs}. The snapshot that
+// refs/main names counts; without one, the one used last. Its files are links into blobs. And LM Studio's folder,
+// which is <publisher>/<repo>/<files>.
 #include "base/base.h"
 #include "store.h"
 

@@ -12,5 +12,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/http.h"
 #include "base/team.h"
 #include "base/process.h"

@@ -102,6 +102,11 @@ enum tern_status child_fork(struct os_child *out, void (*fn)(void *arg), void *a
     return TERN_OK;
 }
 
+bool child_is_over(const struct os_child *c) {
+    siginfo_t info = {0};
+    return c->pid <= 0 || waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0;
+}
+
 void child_signal_kill(const struct os_child *c) {
     if (c->pid > 0) kill(-(pid_t)c->pid, SIGKILL);
 }

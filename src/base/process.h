@@ -31,6 +31,8 @@ enum tern_status child_open(struct os_child *out, const struct child_options *o,
 enum tern_status child_fork(struct os_child *out, void (*fn)(void *arg), void *arg, struct tern_err *err);
 // Waits for its end, at most so long; then its group is killed. What it left running is killed in any case.
 enum tern_status child_wait(struct os_child *c, int64_t timeout_ms, struct child_result *out, struct tern_err *err);
+// Has it ended? Nothing is reaped: child_wait tells how.
+bool child_is_over(const struct os_child *c);
 // Kills the group without waiting: async-signal-safe, for a hook of os_on_interrupt.
 void child_signal_kill(const struct os_child *c);
 // Kills and waits; fine when there is none.
