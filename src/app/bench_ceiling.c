@@ -1,6 +1,6 @@
 // The ceilings. Reading: every thread sums its part of a 1 GiB buffer with independent chains, so that only memory
 // limits it. Arithmetic: every thread runs the cpu unit's loops of one instruction (unit.h), all at once. Buffer and
-// teams are made at the first call and kept for the process.
+// team are made at the first call and kept until released.
 #include "base/base.h"
 #include "unit/unit.h"
 #include "app.h"
@@ -38,8 +38,14 @@ static void read_part(void *arg, const struct team_member *self) {
     job->sums[self->index] = s[0];
 }
 
+static uint64_t *words; // [CEILING_BYTES / 8], or NULL
+
+void bench_ceilings_release(void) {
+    if (words) mem_unmap(words, CEILING_BYTES);
+    words = NULL;
+}
+
 double bench_read_gbs(int n_threads) {
-    static uint64_t *words;
     struct team *team = team_of(n_threads);
     if (!words) {
         words = mem_map(CEILING_BYTES);

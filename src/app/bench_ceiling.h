@@ -18,6 +18,7 @@ struct bench_ceilings {
     int n_peaks;
 };
 bool bench_ceilings_get(struct bench_ceilings *out, int n_threads); // false: no memory or threads for it
+void bench_ceilings_release(void);                                  // the memory that was read
 // The largest int8 peak, 0 when there is none.
 double bench_ceilings_int8(const struct bench_ceilings *c);
 // "read 29.1 GB/s, int8_avx512vnni 945 G/s, …" appended.

@@ -8,10 +8,12 @@
 #include <stdlib.h>
 
 #include "bench_ceiling.h"
+#include "bench_peers.h"
 #include "bench_replay.h"
 #include "bench_spec.h"
 
 #define BENCH_REPEATS_MAX 1000
+#define WARM_ANSWER_MAX 8
 
 struct bench_opts {
     struct model_opts model;
@@ -19,7 +21,9 @@ struct bench_opts {
     const char *prompts, *modes, *replay, *record;
     float share;
     int n_prompt, n_answer, depth, repeats, seed, n_each;
-    bool json, spec;
+    int warm; // prompt tokens of the uncounted request; -1: all
+    bool json, spec, no_ceilings;
+    struct peers_opts peers; // dir NULL: none
 };
 struct series {
     double v[BENCH_REPEATS_MAX];
@@ -60,6 +64,11 @@ static int request_once(const struct command *c, struct tern_session *s, const i
     return code;
 }
 
+// Multiplications and additions for one prompt token: two for each weight but those of the embedding, which is looked up.
+static double ops_token(const struct tern_model_info *m) {
+    return 2 * ((double)m->n_params - (double)m->n_vocab * m->n_embd);
+}
+
 static void result_print(const struct bench_opts *o, const struct tern_model_info *m, struct series *pp,
                          struct series *tg, struct series *read_gbs) {
     double gbs = series_at(read_gbs, 0.5), tg_med = tg->n ? series_at(tg, 0.5) : 0;
@@ -67,9 +76,9 @@ static void result_print(const struct bench_opts *o, const struct tern_model_inf
     if (o->json) {
         out_putf("{\"model\": \"%s\", \"format\": \"%s\", \"kernels\": \"%s\", \"numerics\": \"%s\", \"threads\": %d, "
                  "\"bytes_weights\": %llu, \"prompt\": %d, \"answer\": %d, \"depth\": %d, \"repeats\": %d, "
-                 "\"read_gbs\": %.3f",
+                 "\"ops_token\": %.0f, \"read_gbs\": %.3f",
                  m->name, m->format, m->kernels, m->numerics, m->n_threads, (unsigned long long)m->bytes_weights,
-                 o->n_prompt, o->n_answer, o->depth, o->repeats, gbs);
+                 o->n_prompt, o->n_answer, o->depth, o->repeats, ops_token(m), gbs);
         if (pp->n)
             out_putf(", \"prefill_tps\": {\"min\": %.3f, \"median\": %.3f, \"max\": %.3f}", series_at(pp, 0),
                      series_at(pp, 0.5), series_at(pp, 1));
@@ -105,9 +114,14 @@ static int bench_run(const struct command *c, struct bench_opts *o, struct tern_
     int code = ids && all ? EXIT_DONE : EXIT_FAILED;
     for (int i = 0; i <= o->repeats && code == EXIT_DONE; i++) {
         struct tern_usage u;
-        double read = bench_read_gbs(info.n_threads);
+        if (i == 0) {
+            int n_warm = o->warm < 0 ? n : MIN(o->warm, n);
+            code = request_once(c, s, ids, 0, n_warm, MIN(o->n_answer, WARM_ANSWER_MAX) + 1, &u);
+            continue;
+        }
+        double read = o->no_ceilings ? 0 : bench_read_gbs(info.n_threads);
         code = request_once(c, s, ids, o->depth, o->n_prompt, o->n_answer + 1, &u);
-        if (i == 0 || code != EXIT_DONE) continue;
+        if (code != EXIT_DONE) continue;
         gbs->v[gbs->n++] = read;
         pp->v[pp->n++] = (double)n / u.prompt_s;
         if (o->n_answer > 0) tg->v[tg->n++] = (double)o->n_answer / u.answer_s;
@@ -135,8 +149,20 @@ static int replay_run(const struct command *c, const struct bench_opts *o) {
     return bench_replay_run(c, &ro);
 }
 
+static int peers_run(const struct command *c, struct bench_opts *o) {
+    struct peers_opts *p = &o->peers;
+    if (!p->dir) return usage_error(c, "--grid, --out and --limit go with --peers");
+    if (p->size && strcmp(p->size, "small") != 0 && strcmp(p->size, "full") != 0)
+        return usage_error(c, "--grid wants small or full, not '%s'", p->size);
+    if (o->spec || o->shape) return usage_error(c, "--peers takes its models from the manifest");
+    p->n_threads = o->model.engine.n_threads;
+    p->repeats = o->repeats < 0 ? 5 : o->repeats;
+    p->json = o->json;
+    return bench_peers_run(c, p);
+}
+
 static int bench_main(const struct command *c, int argc, char **argv) {
-    struct bench_opts o = {.n_prompt = 512, .n_answer = -1, .repeats = -1, .seed = 1, .share = 0.125f};
+    struct bench_opts o = {.n_prompt = 512, .n_answer = -1, .repeats = -1, .seed = 1, .share = 0.125f, .warm = -1};
     model_opts_init(&o.model);
     struct opt model_rows[MODEL_OPTS_N];
     model_opts_table(&o.model, model_rows);
@@ -149,6 +175,16 @@ static int bench_main(const struct command *c, int argc, char **argv) {
         {"--depth", 'd', "N", OPT_INT, &o.depth, 0, 1 << 20, "further prompt tokens before (default 0)"},
         {"--repeats", 'r', "N", OPT_INT, &o.repeats, 1, BENCH_REPEATS_MAX, "counted repetitions (default 5)"},
         {"--json", 0, NULL, OPT_FLAG, &o.json, 0, 0, "one JSON object"},
+        {"--warm", 0, "N", OPT_INT, &o.warm, 1, 1 << 20,
+         "prompt tokens of the first, uncounted request (default: all)"},
+        {"--no-ceilings", 0, NULL, OPT_FLAG, &o.no_ceilings, 0, 0, "do not measure the machine's read bandwidth"},
+        {"--peers", 0, "DIR", OPT_TEXT, &o.peers.dir, 0, 0,
+         "beside the engines of DIR/peers.json: a grid of models and tests, in turn (doc/performance.md)"},
+        {"--grid", 0, "SIZE", OPT_TEXT, &o.peers.size, 0, 0, "with --peers: small or full (default)"},
+        {"--out", 0, "DIR", OPT_TEXT, &o.peers.out, 0, 0,
+         "with --peers: folder of cells.csv and raw output (default DIR/results)"},
+        {"--limit", 0, "S", OPT_INT, &o.peers.limit_s, 1, 1 << 30,
+         "with --peers: stop after so many seconds; the same command goes on"},
         {"--spec", 0, NULL, OPT_FLAG, &o.spec, 0, 0, "drafting instead: answers to prompts, in every mode"},
         {"--prompts", 0, "FILE", OPT_TEXT, &o.prompts, 0, 0,
          "with --spec: a line {\"category\", \"messages\", \"tools\"} for each prompt"},
@@ -170,6 +206,7 @@ static int bench_main(const struct command *c, int argc, char **argv) {
     if ((o.prompts || o.n_each || o.modes) && !o.spec)
         return usage_error(c, "--prompts, --each and --modes go with --spec");
     if (o.spec && o.shape) return usage_error(c, "--spec needs a model that writes text, not a shape");
+    if (o.peers.dir || o.peers.size || o.peers.out || o.peers.limit_s) return peers_run(c, &o);
     if (o.n_answer < 0) o.n_answer = o.spec ? 160 : 128;
     if (o.repeats < 0) o.repeats = o.spec ? 1 : 5;
     if (o.format && !o.shape) return usage_error(c, "--format goes with --shape");

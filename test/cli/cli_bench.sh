@@ -1,0 +1,88 @@
+#!/bin/sh
+# tern bench and its wrong usages; --peers beside programs that only say how fast they are.
+. test/cli/cli_lib.sh
+
+wrong() { # NAME PATTERN ARGUMENT…
+    name=$1
+    pattern=$2
+    shift 2
+    run bench "$@"
+    want_code "$name" 2
+    want_in "$name" err "$pattern"
+}
+wrong 'grid alone' 'go with --peers' --grid small
+wrong 'grid size' "small or full, not 'tiny'" --peers . --grid tiny
+wrong 'peers and shape' 'from the manifest' --peers . --shape lfm2-350m
+wrong 'format alone' 'goes with --shape' --format Q8_0
+
+run bench -p 8 -n 4 -r 1 --warm 2 --no-ceilings --json
+want_code 'bench --json' 0
+want_in 'bench --json' out '"decode_tps": {"min": [0-9.]*, "median": [0-9.]*'
+
+dir=$work/peers
+mkdir "$dir"
+run bench --peers "$dir" --grid small
+want_code 'no manifest' 1
+want_in 'no manifest' err 'peers.json'
+echo '{"models": [], "peers": [' >"$dir/peers.json"
+run bench --peers "$dir" --grid small
+want_code 'cut manifest' 1
+want_in 'cut manifest' err 'peers.json, byte '
+manifest() { # COMMAND-OF-THE-SECOND
+    cat >"$dir/peers.json" <<END
+{"models": [{"name": "pico", "format": "Q4_0", "file": "pico.gguf"}],
+ "peers": [{"name": "one", "kind": "command", "command": ["sh", "one.sh", "{threads}", "{answer}"]},
+           {"name": "two", "kind": "command", "command": [$1], "limit_s": 1}]}
+END
+}
+manifest '"sh", "two.sh"'
+run bench --peers "$dir" --grid small
+want_code 'no model' 1
+want_in 'no model' err "the file 'pico.gguf' of the model 'pico Q4_0' is not there"
+cp models/pico.gguf "$dir"
+run bench --peers "$dir" --grid full
+want_code 'full grid' 1
+want_in 'full grid' err 'the full grid wants the model'
+manifest '"./none"'
+run bench --peers "$dir" --grid small
+want_in 'no program' err "the program './none' of the peer 'two' is not there"
+
+# The rest runs our own program, which an emulator cannot start.
+case $TERN in *' '*) finish; exit ;; esac
+echo 'echo loading; echo "{\"tokens_per_s\": 0.5}"' >"$dir/one.sh"
+echo 'echo "{\"tokens_per_s\": 2000000}"' >"$dir/two.sh"
+manifest '"sh", "two.sh"'
+run bench --peers "$dir" --grid small -r 2 -t 1 --json
+want_code 'peers' 0
+want_in 'peers' out '"missing":\[\]'
+want_in 'peers' out '"phase":"decode","tokens":32,"threads":1,"depth":0,"ours":[0-9.]*,"peer":0.5,"peer_name":"one","peer_command":"sh one.sh 1 32"'
+want_in 'peers' out '"read_gbs":{"min":'
+want_in 'peers' err '0 blocks left'
+[ "$(wc -l <"$dir/results/cells.csv")" -eq 13 ] && pass || fail 'peers: 2 cells, 2 blocks, 3 engines and a head'
+# ABBA: the first of a block is the last of the next.
+[ "$(awk -F, 'NR > 1 && $3 == 0 { printf "%s ", $10 }' "$dir/results/cells.csv")" = 'tern two tern two ' ] && pass ||
+    fail 'peers: order does not turn round'
+grep -q '"tokens_per_s": 0.5' "$dir/results/raw/pico-Q4_0-decode32-d0-t1-one.txt" && pass || fail 'peers: no raw output'
+
+# It goes on where it ended: nothing is measured twice.
+run bench --peers "$dir" --grid small -r 2 -t 1
+want_code 'peers again' 0
+want_in 'peers again' out 'geometric mean'
+[ "$(wc -l <"$dir/results/cells.csv")" -eq 13 ] && pass || fail 'peers again: something was measured'
+echo 'cut,' >>"$dir/results/cells.csv"
+run bench --peers "$dir" --grid small -r 2 -t 1
+want_code 'broken runs' 1
+want_in 'broken runs' err 'cells.csv: line 14'
+
+# A peer that fails, that takes too long: its cells are missing, and that is a failure.
+for script in 'exit 3' 'sleep 30'; do
+    rm -r "$dir/results"
+    echo "$script" >"$dir/two.sh"
+    run bench --peers "$dir" --grid small -r 1 -t 1 --json
+    want_code "peer: $script" 1
+    want_in "peer: $script" out '"peer_name":"two","pairs":0,"wanted":1'
+    want_in "peer: $script" out '"peer_name":"one","peer_command"'
+    want_in "peer: $script" err 'cells are missing'
+done
+want_in 'time limit' err 'pico Q4_0 decode 32 behind 0, 1 threads, two (.*two.txt): it was killed after its time limit'
+finish
