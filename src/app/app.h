@@ -58,8 +58,10 @@ void model_opts_init(struct model_opts *o);
 // Rows for -m, --threads, --ctx, … bound to o. `table` has room for MODEL_OPTS_N rows.
 #define MODEL_OPTS_N 16
 void model_opts_table(struct model_opts *o, struct opt table[MODEL_OPTS_N]);
-// Opens the engine: the model named, $TERN_MODEL, or the built-in pico. Progress on a terminal. On failure tells and
-// returns the exit code to use, else 0.
+// After parsing: the texts of the options into o->engine, the built-in model when none is named. 0, or the exit code.
+int model_opts_finish(const struct command *c, struct model_opts *o);
+// The same, and opens the engine: the model named, $TERN_MODEL, or the built-in pico. Progress on a terminal. On
+// failure tells and returns the exit code to use, else 0.
 int engine_open_told(const struct command *c, struct model_opts *o, struct tern_engine **out);
 // A model's name or path, as the user gave it, becomes the path to open, kept in `storage` (released by the caller). On
 // failure tells and returns the exit code to use, else 0.

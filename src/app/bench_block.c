@@ -1,6 +1,6 @@
-// One block of a comparison: ceilings, then every engine once, each as a process of its own with a time limit; the order
-// turns round from block to block (ABBA). A block that lost processor time to others is run again, and in the end kept
-// with a mark.
+// One block of a comparison: ceilings, then every engine once, each as a process of its own with a time limit; the
+// order turns round from block to block (ABBA). A block that lost processor time to others is run again, and in the end
+// kept with a mark.
 #include "base/base.h"
 #include "bench_peers.h"
 
@@ -85,7 +85,7 @@ int peers_command(struct peers_bench *b, int cell, int engine, const char *words
     return (int)ARRAY_LEN(ours);
 }
 
-// ------------------------------------------------------------------------------------------------------- our own output
+// ------------------------------------------------------------------------------------------------------ our own output
 
 // The number under key in the object that comes next, or under key.sub when sub is given.
 static enum tern_status number_read(struct json *j, const char *what, double *out, struct tern_err *err) {

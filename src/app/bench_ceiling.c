@@ -1,5 +1,5 @@
-// The ceilings. Reading: every thread sums its part of a 1 GiB buffer with independent chains, so that only memory
-// limits it. Arithmetic: every thread runs the cpu unit's loops of one instruction (unit.h), all at once. Buffer and
+// The ceilings. Reading: every thread reads its part of a 1 GiB buffer. Arithmetic: every thread runs loops of one
+// instruction. Both are the cpu unit's (unit.h), on all threads at once. Buffer and
 // team are made at the first call and kept until released.
 #include "base/base.h"
 #include "unit/unit.h"
@@ -29,13 +29,8 @@ struct read_job {
 
 static void read_part(void *arg, const struct team_member *self) {
     struct read_job *job = arg;
-    size_t part = job->n / (size_t)self->n / 32 * 32, begin = part * (size_t)self->index;
-    const uint64_t *p = job->words + begin;
-    uint64_t s[32] = {0}; // four 512-bit sums: enough loads in flight
-    for (size_t i = 0; i < part; i += 32)
-        for (int j = 0; j < 32; j++) s[j] += p[i + (size_t)j];
-    for (int j = 1; j < 32; j++) s[0] += s[j];
-    job->sums[self->index] = s[0];
+    size_t part = job->n / (size_t)self->n / 32 * 32;
+    job->sums[self->index] = unit_cpu_read_run(job->words + part * (size_t)self->index, part * sizeof *job->words);
 }
 
 static uint64_t *words; // [CEILING_BYTES / 8], or NULL

@@ -2,12 +2,14 @@
 // Repetitions are whole requests on fixed token ids; the first one warms up and is not counted. Beside the decode speed
 // stands its share of the read bandwidth measured in the same run.
 #include "base/base.h"
+#include "prog/prog.h"
 #include "app.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "bench_ceiling.h"
+#include "bench_curve.h"
 #include "bench_peers.h"
 #include "bench_replay.h"
 #include "bench_spec.h"
@@ -23,7 +25,9 @@ struct bench_opts {
     int n_prompt, n_answer, depth, repeats, seed, n_each;
     int warm; // prompt tokens of the uncounted request; -1: all
     bool json, spec, no_ceilings;
-    struct peers_opts peers; // dir NULL: none
+    bool rows, busy;
+    const char *depths, *batch; // lists
+    struct peers_opts peers;    // dir NULL: none
 };
 struct series {
     double v[BENCH_REPEATS_MAX];
@@ -64,7 +68,8 @@ static int request_once(const struct command *c, struct tern_session *s, const i
     return code;
 }
 
-// Multiplications and additions for one prompt token: two for each weight but those of the embedding, which is looked up.
+// Multiplications and additions for one prompt token: two for each weight but those of the embedding, which is looked
+// up (and, tied, used once more for a prompt's last token only).
 static double ops_token(const struct tern_model_info *m) {
     return 2 * ((double)m->n_params - (double)m->n_vocab * m->n_embd);
 }
@@ -161,6 +166,96 @@ static int peers_run(const struct command *c, struct bench_opts *o) {
     return bench_peers_run(c, p);
 }
 
+#define DEPTH_MAX (1 << 20)
+#define ROWS_DEPTH 512
+#define BATCH_PROMPT 32
+
+// What the options say of curves, and --depth of everything else; curve->n_points 0: none is asked for.
+static int curve_opts_read(const struct command *c, struct bench_opts *o, struct curve_opts *curve) {
+    static const int rows[] = {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64};
+    *curve = (struct curve_opts){.kind = CURVE_DEPTH};
+    if (o->rows + o->busy + (o->batch != NULL) > 1) return usage_error(c, "one of --rows, --batch and --busy");
+    if (o->depths && !curve_points_parse(curve, o->depths, 0, DEPTH_MAX))
+        return usage_error(c, "--depth wants a number, or rising numbers with commas, up to %d; not '%s'", DEPTH_MAX,
+                           o->depths);
+    bool has_curve = curve->n_points > 1, other = o->rows || o->busy || o->batch;
+    if (has_curve && other) return usage_error(c, "--rows, --batch and --busy take one --depth");
+    o->depth = curve->n_points > 0 ? curve->points[0] : o->rows ? ROWS_DEPTH : 0;
+    if (!has_curve) curve->n_points = 0;
+    if (o->rows) {
+        curve->kind = CURVE_ROWS;
+        curve->n_points = (int)ARRAY_LEN(rows);
+        memcpy(curve->points, rows, sizeof rows);
+    } else if (o->busy) {
+        *curve = (struct curve_opts){.kind = CURVE_BUSY, .points = {0, 1}, .n_points = 2};
+    } else if (o->batch) {
+        curve->kind = CURVE_BATCH;
+        if (!curve_points_parse(curve, o->batch, 1, STEP_SEQS_MAX))
+            return usage_error(c, "--batch wants rising numbers with commas, 1 to %d, not '%s'", STEP_SEQS_MAX,
+                               o->batch);
+    }
+    return EXIT_DONE;
+}
+
+static int curve_run(const struct command *c, struct bench_opts *o, struct curve_opts *curve) {
+    if (o->spec || o->replay || o->peers.dir) return usage_error(c, "a curve is a bench of its own");
+    if (o->repeats > CURVE_REPEATS_MAX) return usage_error(c, "a curve takes at most %d repeats", CURVE_REPEATS_MAX);
+    curve->depth = o->depth;
+    curve->n_prompt = BATCH_PROMPT;
+    curve->n_answer = o->n_answer > 0 ? o->n_answer : 32;
+    curve->repeats = o->repeats < 0 ? 5 : o->repeats;
+    curve->json = o->json;
+    curve->kv_given = o->model.kv != NULL;
+    if (o->shape) {
+        o->model.engine.model_path = NULL;
+        o->model.engine.shape = o->shape;
+        o->model.engine.shape_format = o->format;
+        o->model.engine.shape_seed = (uint64_t)o->seed;
+    }
+    int code = model_opts_finish(c, &o->model);
+    if (code != 0) return code;
+    struct buf path; // of a name in a store
+    code = model_path_told(c, &o->model.engine.model_path, &path);
+    if (code == 0) code = bench_curve_run(c, curve, &o->model.engine);
+    buf_release(&path);
+    return code;
+}
+
+static int bench_dispatch(const struct command *c, struct bench_opts *o) {
+    struct curve_opts curve;
+    int code = curve_opts_read(c, o, &curve);
+    if (code != EXIT_DONE) return code;
+    if (curve.n_points > 0) return curve_run(c, o, &curve);
+    if (o->replay) return replay_run(c, o);
+    if (o->record) return usage_error(c, "--record goes with --replay");
+    if ((o->prompts || o->n_each || o->modes) && !o->spec)
+        return usage_error(c, "--prompts, --each and --modes go with --spec");
+    if (o->spec && o->shape) return usage_error(c, "--spec needs a model that writes text, not a shape");
+    if (o->peers.dir || o->peers.size || o->peers.out || o->peers.limit_s) return peers_run(c, o);
+    if (o->n_answer < 0) o->n_answer = o->spec ? 160 : 128;
+    if (o->repeats < 0) o->repeats = o->spec ? 1 : 5;
+    if (o->format && !o->shape) return usage_error(c, "--format goes with --shape");
+    if (o->shape) {
+        o->model.engine.model_path = NULL;
+        o->model.engine.shape = o->shape;
+        o->model.engine.shape_format = o->format;
+        o->model.engine.shape_seed = (uint64_t)o->seed;
+    }
+    if (o->model.engine.n_ctx == 0 && !o->spec) o->model.engine.n_ctx = o->depth + o->n_prompt + o->n_answer + 2;
+    if (o->spec) o->model.engine.draft = TERN_DRAFT_AUTO; // auto is one of the modes compared
+    struct tern_engine *e = NULL;
+    code = engine_open_told(c, &o->model, &e);
+    const struct spec_bench_opts so = {.prompts = o->prompts,
+                                       .modes = o->modes,
+                                       .n_max = MAX(o->n_answer, 1),
+                                       .n_each = o->n_each,
+                                       .repeats = o->repeats,
+                                       .json = o->json};
+    if (code == 0) code = o->spec ? bench_spec_run(c, &so, e) : bench_run(c, o, e);
+    tern_engine_close(e);
+    return code;
+}
+
 static int bench_main(const struct command *c, int argc, char **argv) {
     struct bench_opts o = {.n_prompt = 512, .n_answer = -1, .repeats = -1, .seed = 1, .share = 0.125f, .warm = -1};
     model_opts_init(&o.model);
@@ -172,7 +267,12 @@ static int bench_main(const struct command *c, int argc, char **argv) {
         {"--seed", 0, "N", OPT_INT, &o.seed, 0, 1 << 30, "of the shape's weights and the prompt (default 1)"},
         {"--prompt", 'p', "N", OPT_INT, &o.n_prompt, 1, 1 << 20, "prompt tokens (default 512)"},
         {"--answer", 'n', "N", OPT_INT, &o.n_answer, 0, 1 << 20, "answer tokens (default 128)"},
-        {"--depth", 'd', "N", OPT_INT, &o.depth, 0, 1 << 20, "further prompt tokens before (default 0)"},
+        {"--depth", 'd', "N[,N…]", OPT_TEXT, &o.depths, 0, 0,
+         "further prompt tokens before (default 0); a list: decode behind each, f16 and 8-bit cache"},
+        {"--rows", 0, NULL, OPT_FLAG, &o.rows, 0, 0,
+         "instead: steps of 1 to 64 rows behind --depth tokens (default 512)"},
+        {"--batch", 0, "N,N…", OPT_TEXT, &o.batch, 0, 0, "instead: so many sequences decoded together"},
+        {"--busy", 0, NULL, OPT_FLAG, &o.busy, 0, 0, "instead: decode beside another busy process"},
         {"--repeats", 'r', "N", OPT_INT, &o.repeats, 1, BENCH_REPEATS_MAX, "counted repetitions (default 5)"},
         {"--json", 0, NULL, OPT_FLAG, &o.json, 0, 0, "one JSON object"},
         {"--warm", 0, "N", OPT_INT, &o.warm, 1, 1 << 20,
@@ -201,34 +301,7 @@ static int bench_main(const struct command *c, int argc, char **argv) {
     int n_args, code;
     if (!opts_parse(c, tables, argc, argv, &n_args, &code)) return code;
     if (n_args > 0) return usage_error(c, "no arguments expected");
-    if (o.replay) return replay_run(c, &o);
-    if (o.record) return usage_error(c, "--record goes with --replay");
-    if ((o.prompts || o.n_each || o.modes) && !o.spec)
-        return usage_error(c, "--prompts, --each and --modes go with --spec");
-    if (o.spec && o.shape) return usage_error(c, "--spec needs a model that writes text, not a shape");
-    if (o.peers.dir || o.peers.size || o.peers.out || o.peers.limit_s) return peers_run(c, &o);
-    if (o.n_answer < 0) o.n_answer = o.spec ? 160 : 128;
-    if (o.repeats < 0) o.repeats = o.spec ? 1 : 5;
-    if (o.format && !o.shape) return usage_error(c, "--format goes with --shape");
-    if (o.shape) {
-        o.model.engine.model_path = NULL;
-        o.model.engine.shape = o.shape;
-        o.model.engine.shape_format = o.format;
-        o.model.engine.shape_seed = (uint64_t)o.seed;
-    }
-    if (o.model.engine.n_ctx == 0 && !o.spec) o.model.engine.n_ctx = o.depth + o.n_prompt + o.n_answer + 2;
-    if (o.spec) o.model.engine.draft = TERN_DRAFT_AUTO; // auto is one of the modes compared
-    struct tern_engine *e = NULL;
-    code = engine_open_told(c, &o.model, &e);
-    const struct spec_bench_opts so = {.prompts = o.prompts,
-                                       .modes = o.modes,
-                                       .n_max = MAX(o.n_answer, 1),
-                                       .n_each = o.n_each,
-                                       .repeats = o.repeats,
-                                       .json = o.json};
-    if (code == 0) code = o.spec ? bench_spec_run(c, &so, e) : bench_run(c, &o, e);
-    tern_engine_close(e);
-    return code;
+    return bench_dispatch(c, &o);
 }
 
 const struct command command_bench = {"bench", "", "prefill and decode speed", NULL, bench_main};

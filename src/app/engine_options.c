@@ -88,7 +88,7 @@ int model_path_told(const struct command *c, const char **path, struct buf *stor
     return 0;
 }
 
-int engine_open_told(const struct command *c, struct model_opts *o, struct tern_engine **out) {
+int model_opts_finish(const struct command *c, struct model_opts *o) {
     static const char *const kv[] = {"f16", "q8", "f32"}, *const classes[] = {"auto", "int8", "fp32"};
     int i = 0;
     if (o->kv && !name_find(o->kv, kv, 3, &i)) return usage_error(c, "--kv wants f16, q8 or f32, not '%s'", o->kv);
@@ -101,14 +101,20 @@ int engine_open_told(const struct command *c, struct model_opts *o, struct tern_
     if (o->draft && !draft_mode_find(o->draft, &o->engine.draft))
         return usage_error(c, "--draft wants one of " DRAFT_MODE_NAMES ", not '%s'", o->draft);
     o->engine.pack_cache = !o->no_pack_cache;
-    struct tern_err err = {0};
     if (!o->engine.model_path && !o->engine.shape) {
         struct str data = builtin_model(&o->engine.model_path);
         o->engine.model_data = data.data;
         o->engine.model_data_len = data.len;
     }
+    return 0;
+}
+
+int engine_open_told(const struct command *c, struct model_opts *o, struct tern_engine **out) {
+    int code = model_opts_finish(c, o);
+    if (code != 0) return code;
     struct buf path, draft_path;
-    int code = model_path_told(c, &o->engine.model_path, &path);
+    struct tern_err err = {0};
+    code = model_path_told(c, &o->engine.model_path, &path);
     buf_init(&draft_path, 0);
     if (code == 0) code = model_path_told(c, &o->engine.draft_path, &draft_path);
     struct load_view view = {0};

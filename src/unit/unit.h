@@ -148,3 +148,5 @@ const char *unit_cpu_peak_name(int i);
 // Runs it on the calling thread for at least so long: operations per second, a multiply-add counting as two; 0: no
 // such.
 double unit_cpu_peak_run(int i, uint64_t min_ns);
+// Reads n bytes at a 64-byte border as fast as this CPU can, for the ceiling of memory; returns their sum as words.
+uint64_t unit_cpu_read_run(const void *data, size_t n);

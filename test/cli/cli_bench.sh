@@ -19,6 +19,30 @@ run bench -p 8 -n 4 -r 1 --warm 2 --no-ceilings --json
 want_code 'bench --json' 0
 want_in 'bench --json' out '"decode_tps": {"min": [0-9.]*, "median": [0-9.]*'
 
+wrong 'depth' "rising numbers with commas, up to 1048576; not '5,3'" --depth 5,3
+wrong 'depth' "not 'x'" --depth x
+wrong 'batch' "1 to 256, not '0'" --batch 0
+wrong 'two curves' 'one of --rows' --rows --busy
+wrong 'two lists' 'take one --depth' --rows --depth 1,2
+
+# Curves. --rows checks that rows are the same in steps of every size, and fails if not.
+run bench --rows --depth 40 -r 1 --json
+want_code 'rows' 0
+want_in 'rows' out '"rows":64,"kv":"f16","ms":{"min":[0-9.]*,"median":[0-9.]*,"max":[0-9.]*},"over_one":[0-9.]*,"over_floor":'
+want_in 'rows' out '"same_rows":true'
+run bench --rows --depth 40 -r 1
+want_in 'rows' out '^ *64 *f16 '
+run bench --depth 40,70 -n 2 -r 1
+want_code 'depths' 0
+want_in 'depths' out '^ *0 *f16 '
+want_in 'depths' out '^ *70 *q8 '
+run bench --batch 1,3 -n 2 -r 1 --kv q8 --json
+want_code 'batch' 0
+want_in 'batch' out '"sequences":3,"kv":"q8",.*"gain":'
+run bench --busy -n 2 -r 1 --json
+want_code 'busy' 0
+want_in 'busy' out '"speed_left":[0-9.]*,"neighbour_share":'
+
 dir=$work/peers
 mkdir "$dir"
 run bench --peers "$dir" --grid small

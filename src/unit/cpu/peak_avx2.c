@@ -18,3 +18,5 @@ PEAK_LOOP(peak_fp32__avx2, __m256, _mm256_setzero_ps(), __m256 x = _mm256_set1_p
           __asm__ volatile(""
                            : "+x"(x), "+x"(y)),
           FMA)
+
+PEAK_READ(peak_read__avx2, 32)

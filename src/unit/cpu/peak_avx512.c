@@ -9,3 +9,5 @@ PEAK_LOOP(peak_fp32__avx512, __m512, _mm512_setzero_ps(), __m512 x = _mm512_set1
           __asm__ volatile(""
                            : "+v"(x), "+v"(y)),
           FMA)
+
+PEAK_READ(peak_read__avx512, 64)

@@ -34,6 +34,18 @@ const char *unit_cpu_peak_name(int i) {
     return NULL;
 }
 
+PEAK_READ(peak_read__scalar, 16) // what every 64-bit CPU of ours has
+
+uint64_t unit_cpu_read_run(const void *data, size_t n) {
+    peak_read_fn *fn = peak_read__scalar;
+#if defined(__x86_64__)
+    uint32_t mask = cpu_isa_present();
+    if (mask & CPU_AVX2) fn = peak_read__avx2;
+    if (mask & CPU_AVX512) fn = peak_read__avx512;
+#endif
+    return fn(data, n / PEAK_READ_GRAIN * PEAK_READ_GRAIN);
+}
+
 double unit_cpu_peak_run(int i, uint64_t min_ns) {
     const char *name = unit_cpu_peak_name(i);
     const struct peak *p = peaks;
