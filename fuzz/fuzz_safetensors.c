@@ -1,5 +1,6 @@
 // safetensors bytes, or one JSON file of a Hugging Face folder: an input that begins with "config:", "index:",
-// "generation:" or "tokenizer:" takes the place of that file beside a sound model of one Llama layer.
+// "generation:" or "tokenizer:" takes the place of that file beside a sound model of one Llama layer, and one that begins
+// with "mlx:" is the config.json of the same layer quantised by MLX, 4 bits in groups of 32.
 #include "base/base.h"
 #include "model/model.h"
 #include <stdio.h>
@@ -55,35 +56,79 @@ static void folder_remove(void) {
     remove(folder);
 }
 
-static void folder_make(void) {
-    struct buf header, file;
-    struct tern_err err = {0};
+static void entry_put(struct buf *header, const char *name, const char *suffix, const char *dtype, int rows, int cols,
+                      size_t n_bytes, size_t *at) {
+    buf_putf(header, "%c\"%s%s\":{\"dtype\":\"%s\",\"shape\":[%d", *at ? ',' : '{', name, suffix, dtype, rows);
+    if (cols) buf_putf(header, ",%d", cols);
+    buf_putf(header, "],\"data_offsets\":[%zu,%zu]}", *at, *at + n_bytes);
+    *at += n_bytes;
+}
+
+// The layer of `tensors`; as MLX would have it eight times as wide, with 32-bit words of codes, scales and biases.
+static void file_build(struct buf *file, bool is_mlx) {
+    struct buf header;
     size_t at = 0;
+    buf_init(&header, 1u << 16);
+    buf_init(file, 1u << 16);
+    for (size_t i = 0; i < ARRAY_LEN(tensors); i++) {
+        const char *name = tensors[i].name;
+        const int cols = tensors[i].cols, rows = is_mlx && tensors[i].rows > 2 + !cols ? 32 : tensors[i].rows;
+        if (!is_mlx || !cols) {
+            entry_put(&header, name, "", "F16", rows, cols, 2 * (size_t)rows * (size_t)(cols ? cols : 1), &at);
+            continue;
+        }
+        char base[128];
+        const int outs = rows == 2 && i > 0 ? 16 : rows; // the embedding has two rows
+        snprintf(base, sizeof(base), "%.*s", (int)(strlen(name) - strlen(".weight")), name);
+        entry_put(&header, base, ".weight", "U32", outs, 4, 16 * (size_t)outs, &at);
+        entry_put(&header, base, ".scales", "BF16", outs, 1, 2 * (size_t)outs, &at);
+        entry_put(&header, base, ".biases", "BF16", outs, 1, 2 * (size_t)outs, &at);
+    }
+    buf_putc(&header, '}');
+    uint64_t len = header.len;
+    buf_put(file, &len, 8);
+    buf_put(file, header.data, header.len);
+    for (size_t i = 0; i < at; i++) buf_putc(file, 0);
+    buf_release(&header);
+}
+
+static void folder_make(void) {
+    struct buf file;
+    struct tern_err err = {0};
     const char *base = env_get("TMPDIR");
     snprintf(folder, sizeof(folder), "%s/tern_fuzz_hf_%d", base ? base : "/tmp", os_pid());
     if (os_mkdirs(folder, &err) != TERN_OK) TERN_BUG("%s", err.message);
     atexit(folder_remove);
-    buf_init(&header, 1u << 16);
-    buf_init(&file, 1u << 16);
-    for (size_t i = 0; i < ARRAY_LEN(tensors); i++) {
-        size_t n = 2 * (size_t)tensors[i].rows * (size_t)(tensors[i].cols ? tensors[i].cols : 1);
-        buf_putf(&header, "%c\"%s\":{\"dtype\":\"F16\",\"shape\":[%d", i ? ',' : '{', tensors[i].name, tensors[i].rows);
-        if (tensors[i].cols) buf_putf(&header, ",%d", tensors[i].cols);
-        buf_putf(&header, "],\"data_offsets\":[%zu,%zu]}", at, at + n);
-        at += n;
-    }
-    buf_putc(&header, '}');
-    uint64_t len = header.len;
-    buf_put(&file, &len, 8);
-    buf_put(&file, header.data, header.len);
-    for (size_t i = 0; i < at; i++) buf_putc(&file, 0);
+    file_build(&file, false);
     put(SHARD, file.data, file.len);
     put("model.safetensors", file.data, file.len);
-    buf_release(&header);
     buf_release(&file);
 }
 
-static void folder_open(const char *name, const uint8_t *data, size_t size) {
+// Puts the quantised weights in place of the others, or those back.
+static void weights_put(bool is_mlx) {
+    struct buf file;
+    file_build(&file, is_mlx);
+    put("model.safetensors", file.data, file.len);
+    buf_release(&file);
+}
+
+// The last block of every tensor.
+static void tensors_touch(const struct model *m) {
+    for (int i = 0; i < m->n_tensors; i++) {
+        const struct tensor *t = &m->tensors[i];
+        if (t->parts && t->n_bytes) {
+            uint8_t block[256];
+            const int n = format_table[t->format].n_block;
+            model_tensor_read(t, t->ne[1] - 1, t->ne[0] - n, n, block);
+            sink = block[0] ^ block[format_table[t->format].n_bytes - 1];
+        } else if (t->n_bytes) {
+            sink = t->data[0] ^ t->data[t->n_bytes - 1];
+        }
+    }
+}
+
+static void folder_open(const char *name, bool is_mlx, const uint8_t *data, size_t size) {
     static const char model[] = "model.safetensors";
     bool is_index = strcmp(name, "model.safetensors.index.json") == 0;
     if (!folder[0]) folder_make();
@@ -92,16 +137,19 @@ static void folder_open(const char *name, const uint8_t *data, size_t size) {
     snprintf(aside, sizeof(aside), "%s/aside", folder);
     put("config.json", config, sizeof(config) - 1);
     put(name, data, size);
+    if (is_mlx) weights_put(true);
     if (is_index) rename(single, aside); // an index counts only without the single file
     struct model *m;
     struct tern_err err = {0};
     enum tern_status status = model_open(&m, folder, &err);
     if (status == TERN_OK) {
+        tensors_touch(m);
         model_close(m);
     } else if (err.code != status || err.message[0] == 0) {
         TERN_BUG("a refusal without a message: %d", (int)status);
     }
     if (is_index) rename(aside, single);
+    if (is_mlx) weights_put(false);
     if (strcmp(name, "config.json") != 0) drop(name);
 }
 
@@ -113,10 +161,7 @@ static void bytes_open(const uint8_t *data, size_t size) {
         if (err.code != status || err.message[0] == 0) TERN_BUG("a refusal without a message: %d", (int)status);
         return;
     }
-    for (int i = 0; i < m->n_tensors; i++) {
-        const struct tensor *t = &m->tensors[i];
-        if (t->n_bytes) sink = t->data[0] ^ t->data[t->n_bytes - 1];
-    }
+    tensors_touch(m);
     model_close(m);
 }
 
@@ -126,6 +171,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         const char *prefix, *file;
     } parts[] = {
         {"config:", "config.json"},
+        {"mlx:", "config.json"},
         {"index:", "model.safetensors.index.json"},
         {"generation:", "generation_config.json"},
         {"tokenizer:", "tokenizer_config.json"},
@@ -134,7 +180,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (; k < ARRAY_LEN(parts); k++) {
         size_t n = strlen(parts[k].prefix);
         if (size < n || memcmp(data, parts[k].prefix, n) != 0) continue;
-        folder_open(parts[k].file, data + n, size - n);
+        folder_open(parts[k].file, strcmp(parts[k].prefix, "mlx:") == 0, data + n, size - n);
         break;
     }
     if (k == ARRAY_LEN(parts)) bytes_open(data, size);

@@ -58,7 +58,9 @@ static void piece_part(void *arg, const struct team_member *self) {
     int begin, end;
     team_share(self, p->n_rows, 1, &begin, &end);
     for (int r = begin; r < end; r++) {
-        const uint8_t *in = t->from->data + (size_t)model_export_row(t, p->first + r) * p->row_bytes_in;
+        const int64_t row = model_export_row(t, p->first + r);
+        const uint8_t *in = t->from->parts ? (uint8_t *)y : t->from->data + (size_t)row * p->row_bytes_in;
+        if (t->from->parts) model_tensor_read(t->from, row, 0, n, (uint8_t *)y); // fewer than 4 bytes a value
         uint8_t *out = p->out + (size_t)r * p->row_bytes_out;
         if (t->from->format == t->format) {
             memcpy(out, in, p->row_bytes_in);

@@ -59,7 +59,8 @@ static int64_t dim_size(const struct binder *b, enum dim dim, int layer) {
     TERN_BUG("dimension %d", (int)dim);
 }
 
-// Convolution taps come as [n_embd, 1, taps]: a copy without the sizes of one stands for them.
+// Convolution taps come as [n_embd, 1, taps], from MLX as [n_embd, taps, 1]: a copy without the sizes of one stands for
+// them.
 static enum tern_status squeeze(const struct binder *b, const struct tensor **t, struct tern_err *err) {
     if ((*t)->n_dims <= 2) return TERN_OK;
     struct tensor *copy;
@@ -67,7 +68,7 @@ static enum tern_status squeeze(const struct binder *b, const struct tensor **t,
     *copy = **t;
     copy->n_dims = 0;
     for (int i = 0; i < (*t)->n_dims; i++)
-        if ((*t)->ne[i] != 1 || i == 0) copy->ne[copy->n_dims++] = (*t)->ne[i];
+        if ((*t)->ne[i] != 1 || (i == 0 && (*t)->ne[1] == 1)) copy->ne[copy->n_dims++] = (*t)->ne[i];
     for (int i = copy->n_dims; i < MODEL_DIMS_MAX; i++) copy->ne[i] = 1;
     *t = copy;
     return TERN_OK;
@@ -281,7 +282,7 @@ static bool part_applies(const struct binder *b, const struct arch_tensor *row) 
 
 // Left-over tensors that change nothing: tables that old exporters stored, and tensors without a value.
 static bool may_be_left(const struct tensor *t) {
-    return t->n_bytes == 0 || str_ends(t->name, STR(".rotary_emb.inv_freq")) ||
+    return t->n_bytes == 0 || t->is_part || str_ends(t->name, STR(".rotary_emb.inv_freq")) ||
            str_eq(t->name, STR("rope_freqs.weight"));
 }
 

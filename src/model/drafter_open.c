@@ -46,7 +46,9 @@ static enum tern_status bind_folder(struct model *m, struct model_params *p, con
                                     struct tern_err *err) {
     struct model_source *s = m->source;
     struct hf_config c;
-    TRY(hf_extra_find(s, path, is_folder, "config.json", &s->config, err));
+    if (s->n_joined > 0)
+        return err_set(err, TERN_UNSUPPORTED, "quantised safetensors are not supported for drafters: use one in float");
+    if (!s->config) TRY(hf_extra_find(s, path, is_folder, "config.json", &s->config, err));
     if (!s->config)
         return err_set(err, TERN_NOT_FOUND,
                        "no config.json beside it: a safetensors file alone does not say what model it is");

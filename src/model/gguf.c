@@ -235,8 +235,9 @@ static enum tern_status tensor_record(struct reader *r, struct table_entry *e, s
     if (!format_from_gguf(type, &e->format, &type_name)) {
         if (type_name)
             return err_set_at(err, TERN_UNSUPPORTED, e->pos,
-                              "tensor %.*s has type %s (%u), which is not supported here", SHOW(e->name), type_name,
-                              type);
+                              "tensor %.*s has type %s (%u), which is not supported here: take the same model as "
+                              "Q2_K or larger, or quantise it anew",
+                              SHOW(e->name), type_name, type);
         return err_set_at(err, TERN_BAD_FORMAT, e->pos, "tensor %.*s has unknown type %u", SHOW(e->name), type);
     }
     return read_u64(r, &e->offset, "a tensor's offset", err);

@@ -210,10 +210,65 @@ static enum tern_status dense_layers(const struct reading *r, void *base, const 
     return layer_list(r, "mlp_only_layers", &c->dense_layers, &c->n_dense_list, first);
 }
 
+static const struct field mlx_layer_fields[] = {
+    {"group_size", FIELD_INT, offsetof(struct hf_mlx_layer, group_size), NULL},
+    {"bits", FIELD_INT, offsetof(struct hf_mlx_layer, bits), NULL},
+};
+
+// An entry of "quantization" with a layer's name: true, false, or an object. *taken: it was one.
+static enum tern_status mlx_layer_read(const struct reading *r, struct hf_mlx *x, const struct json_item *key,
+                                       const struct json_item *first, bool *taken) {
+    *taken = first->event == JSON_OBJECT || first->event == JSON_BOOL;
+    if (!*taken) return TERN_OK;
+    if (!x->layers) TRY(source_alloc(r->s, &x->layers, HF_MLX_LAYERS_MAX, sizeof(*x->layers), r->err));
+    if (x->n_layers == HF_MLX_LAYERS_MAX)
+        return err_set_at(r->err, TERN_LIMIT, (int64_t)key->pos, "%s: quantization has more than %d entries", r->where,
+                          HF_MLX_LAYERS_MAX);
+    struct hf_mlx_layer *l = &x->layers[x->n_layers];
+    *l = (struct hf_mlx_layer){.bits = HF_ABSENT, .group_size = HF_ABSENT};
+    TRY(source_strdup(r->s, &l->name, key->text, r->err));
+    x->n_layers++;
+    if (first->event == JSON_BOOL) {
+        l->is_float = !first->boolean;
+        return TERN_OK;
+    }
+    return object_read(r, mlx_layer_fields, ARRAY_LEN(mlx_layer_fields), l);
+}
+
+// The object of an MLX checkpoint has group_size and bits and no quant_method; it may stand twice, under both names.
 static enum tern_status quantization(const struct reading *r, void *base, const struct json_item *first) {
-    int v = 1;
-    memcpy(base, &v, sizeof(v));
-    return rest_skip(r, first);
+    struct hf_config *c = base;
+    struct hf_mlx x = {.bits = HF_ABSENT, .group_size = HF_ABSENT};
+    struct json_item key, it;
+    if (first->event != JSON_OBJECT) return wrong_type(r, "quantization", "an object", first->pos);
+    for (;;) {
+        bool taken;
+        TRY(json_step(r->j, &key, r->err));
+        if (key.event == JSON_OBJECT_END) break;
+        struct str name;
+        TRY(source_strdup(r->s, &name, key.text, r->err)); // the next step may reuse its bytes
+        key.text = name;
+        TRY(json_step(r->j, &it, r->err));
+        int64_t *number = str_eqz(name, "bits") ? &x.bits : str_eqz(name, "group_size") ? &x.group_size : NULL;
+        struct str *text = str_eqz(name, "mode") ? &x.mode : str_eqz(name, "quant_method") ? &x.method : NULL;
+        if (number && it.event == JSON_NUMBER && it.is_int) {
+            *number = it.integer;
+        } else if (text && it.event == JSON_STRING) {
+            TRY(source_strdup(r->s, text, it.text, r->err));
+        } else {
+            TRY(mlx_layer_read(r, &x, &key, &it, &taken));
+            if (!taken) TRY(rest_skip(r, &it));
+        }
+    }
+    if (x.method.len || x.bits == HF_ABSENT || x.group_size == HF_ABSENT) {
+        c->has_quantization = 1;
+        return TERN_OK;
+    }
+    if (x.n_layers > 0 && !name_index_init(&x.index, &r->s->arena, (size_t)x.n_layers, x.layers, sizeof(*x.layers)))
+        return err_set(r->err, TERN_NO_MEMORY, "out of memory for an index of %d names", x.n_layers);
+    for (int i = 0; i < x.n_layers; i++) name_index_add(&x.index, (uint32_t)i);
+    c->mlx = x;
+    return TERN_OK;
 }
 
 // Checked for their range by the reader of drafters, who knows the target.
@@ -299,8 +354,8 @@ static const struct field config_fields[] = {
     {"rope_scaling", FIELD_OTHER, CONFIG(rope_scaling), rope_object},
     {"layer_types", FIELD_OTHER, 0, layer_types},
     {"full_attn_idxs", FIELD_OTHER, 0, attn_idxs},
-    {"quantization_config", FIELD_OTHER, CONFIG(has_quantization), quantization},
-    {"quantization", FIELD_OTHER, CONFIG(has_quantization), quantization},
+    {"quantization_config", FIELD_OTHER, 0, quantization},
+    {"quantization", FIELD_OTHER, 0, quantization},
     {"rope_is_neox_style", FIELD_FLAG, CONFIG(rope_is_neox_style), NULL},
     {"use_sliding_window", FIELD_FLAG, CONFIG(use_sliding_window), NULL},
     {"use_bidirectional_attention", FIELD_FLAG, CONFIG(bidirectional), NULL},
@@ -410,6 +465,7 @@ enum tern_status hf_config_parse(struct hf_config *c, struct model_source *s, st
         .query_scalar = NAN,
         .softcap_attn = NAN,
         .softcap_logits = NAN,
+        .mlx = {.bits = HF_ABSENT, .group_size = HF_ABSENT},
         .n_layer_types = -1,
         .n_attn_idxs = -1,
         .rope_is_neox_style = -1,

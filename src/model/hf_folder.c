@@ -165,6 +165,19 @@ static enum tern_status name_take(struct model *m, const char *folder, struct te
     return TERN_OK;
 }
 
+// Matrices of an MLX checkpoint, once the table is there.
+static enum tern_status codes_open(struct model_source *s, const char *folder, struct tern_err *err) {
+    struct hf_config c;
+    if (!codes_find(s)) return TERN_OK;
+    TRY(extra_find(s, folder, "config.json", &s->config, err));
+    if (!s->config) return codes_refuse(s, ": no config.json beside it says what its bits mean", err);
+    TRY(hf_config_parse(&c, s, file_text(s->config), err));
+    if (c.has_quantization) return TERN_OK; // refused with its own words when the parameters are read
+    if (c.mlx.bits == HF_ABSENT)
+        return codes_refuse(s, ": config.json has no quantization with bits and group_size", err);
+    return hf_mlx_join(s, &c, err);
+}
+
 enum tern_status hf_open(struct model *m, const char *path, bool is_folder, struct tern_err *err) {
     const char *folder;
     TRY(folder_of(m->source, path, is_folder, &folder, err));
@@ -175,7 +188,8 @@ enum tern_status hf_open(struct model *m, const char *path, bool is_folder, stru
         if (!os_stat_get(&st, config)) return folder_refuse(folder, "config.json", err);
     }
     TRY(name_take(m, folder, err));
-    return weights_open(m->source, folder, path, is_folder, err);
+    TRY(weights_open(m->source, folder, path, is_folder, err));
+    return codes_open(m->source, folder, err);
 }
 
 enum tern_status hf_bind(struct model *m, const char *path, bool is_folder, struct tern_err *err) {
@@ -186,7 +200,7 @@ enum tern_status hf_bind(struct model *m, const char *path, bool is_folder, stru
     const struct model_file *generation = NULL;
     const char *folder;
     TRY(folder_of(s, path, is_folder, &folder, err));
-    TRY(extra_find(s, folder, "config.json", &s->config, err));
+    if (!s->config) TRY(extra_find(s, folder, "config.json", &s->config, err));
     if (!s->config)
         return err_set(err, TERN_NOT_FOUND,
                        "no config.json beside it: a safetensors file alone does not say what model it is");

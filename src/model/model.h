@@ -32,16 +32,25 @@
 #define MODEL_DRAFT_ROWS_MAX 64 // rows of a drafter's block
 #define MODEL_MARKOV_RANK_MAX 4096
 
+// A matrix of an MLX checkpoint lies in the file as three: codes, scales and biases.
+struct tensor_parts {
+    const uint8_t *codes, *scales, *biases;
+    uint64_t codes_row, scales_row; // bytes of one row
+};
+
 struct tensor {
     struct str name;
     enum format format;
     int n_dims;                 // 1..4
     int64_t ne[MODEL_DIMS_MAX]; // sizes, ne[0] contiguous (GGUF order: a [rows, cols] matrix has ne = {cols, rows});
                                 // unused are 1
-    const uint8_t *data;        // little-endian, possibly unaligned
-    uint64_t n_bytes;
-    int shard;                  // index of the file it lies in
-    const struct tensor *whole; // the tensor of the table that this one is a slice of, else NULL
+    const uint8_t *data;        // little-endian, possibly unaligned; NULL when there are parts, or given up
+    const struct tensor_parts *parts; // or NULL; read with model_tensor_read()
+    uint64_t n_bytes;                 // of all rows in the format; with parts they lie elsewhere, but are as many
+    int shard;                        // index of the file it lies in
+    const struct tensor *whole;       // the tensor of the table that this one is a slice of, else NULL
+    bool is_codes;                    // private to model/: words of codes that no matrix was made of yet
+    bool is_part;                     // scales or biases of another tensor
 };
 
 enum layer_kind { LAYER_ATTENTION, LAYER_CONV };
@@ -211,6 +220,9 @@ void model_meta_each(const struct model *m, void (*fn)(void *arg, const char *ke
 // The pages of a tensor are not needed any more (after packing). A file's are read again when touched later; a made
 // model's memory (model_create_shape) is freed and t->data becomes NULL.
 void model_tensor_drop(const struct model *m, const struct tensor *t);
+static inline bool tensor_has_data(const struct tensor *t) { return t->data || t->parts; }
+// Values [first, first + n) of a row, in the tensor's format: whole blocks. For any tensor that has data.
+void model_tensor_read(const struct tensor *t, int64_t row, int64_t first, int64_t n, uint8_t *out);
 
 // A model as one GGUF file: what tensors it gets under which names, and the bytes before them. A GGUF source keeps all
 // its keys and tensors (shards become one file); a Hugging Face folder gets the keys and names that llama.cpp's

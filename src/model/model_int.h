@@ -6,7 +6,7 @@
 //   gguf.c           header, key table, tensor records; gguf_meta.c typed access to keys;
 //   gguf_vocab.c     tokenizer keys; gguf_model.c shards and the way from keys to struct model_params
 //   safetensors.c    one file's header; hf_config.c config.json; hf_params.c to struct model_params;
-//   hf_folder.c      files and the other JSON files; hf_index.c shards
+//   hf_folder.c      files and the other JSON files; hf_index.c shards; hf_mlx.c quantised matrices
 //   arch_params.c    range checks, the list of architectures; arch_rope.c RoPE divisors; arch_bind.c from params and
 //                    table to bound layers; arch_lfm2.c, arch_llama.c, arch_qwen3.c …: one table each
 //   drafter_open.c   drafters: what kind the file is, the checks against the target; arch_drafter.c their tensors and
@@ -115,7 +115,8 @@ struct model_source {
     struct tensor *tensors;
     int n_tensors, n_tensors_cap;
     struct name_index index;
-    bool *bound; // [n_tensors] taken by the architecture
+    bool *bound;  // [n_tensors] taken by the architecture
+    int n_joined; // matrices made of codes, scales and biases
     struct buf warning;
     struct shape_block *blocks;
     int n_blocks;
@@ -157,6 +158,7 @@ struct table_entry {
     uint64_t offset;
     int shard;
     int64_t pos; // in the file, for messages
+    bool is_codes;
 };
 enum tern_status table_add(struct model_source *s, const struct table_entry *e, struct tern_err *err);
 enum tern_status table_entry_bytes(const struct table_entry *e, uint64_t *n_bytes, struct tern_err *err);
@@ -351,6 +353,20 @@ struct hf_rope {
     struct str type;
 };
 enum hf_layer_type { HF_LAYER_CONV, HF_LAYER_FULL, HF_LAYER_SLIDING };
+// "quantization" of an MLX checkpoint: the settings of all matrices, and those of single ones.
+#define HF_MLX_LAYERS_MAX 4096
+struct hf_mlx_layer {
+    struct str name;          // first: see name_index; without .weight
+    int64_t bits, group_size; // HF_ABSENT: as all
+    bool is_float;            // not quantised
+};
+struct hf_mlx {
+    int64_t bits, group_size;
+    struct str mode, method; // method: somebody else's scheme (quant_method)
+    struct hf_mlx_layer *layers;
+    int n_layers;
+    struct name_index index;
+};
 // config.json as it stands: integers HF_ABSENT, doubles NaN, flags -1, strings and lists empty when absent or null.
 struct hf_config {
     int64_t hidden_size, n_layers, n_head, n_head_kv, head_dim, intermediate_size, vocab_size, n_ctx;
@@ -366,7 +382,8 @@ struct hf_config {
     int64_t sliding_window, sliding_pattern, sliding_pattern_too;
     double rope_local, query_scalar, softcap_attn, softcap_logits;
     struct str hidden_activation;
-    int has_quantization;
+    int has_quantization; // of a kind that is not read; 0: none, or MLX's
+    struct hf_mlx mlx;
     struct str model_type, class_name, hidden_act;
     struct hf_ids bos, eos, pad; // the first id counts for bos and pad
     struct hf_rope rope_parameters, rope_scaling;
@@ -392,6 +409,10 @@ enum tern_status hf_params_decoder(struct model_params *p, struct model_source *
 // The base and, when there is one, the scaling; from whichever of the places config.json uses.
 enum tern_status hf_rope_read(struct model_params *p, struct model_source *s, const struct hf_config *c,
                               double theta_default, struct tern_err *err);
+// Makes matrices of the table's codes, as config.json says.
+enum tern_status hf_mlx_join(struct model_source *s, const struct hf_config *c, struct tern_err *err);
+const struct tensor *codes_find(const struct model_source *s); // NULL: there are none
+enum tern_status codes_refuse(const struct model_source *s, const char *why, struct tern_err *err);
 enum tern_status safetensors_parse(struct model_source *s, int shard, struct tern_err *err);
 // path is a folder, or a .safetensors file in it. hf_open reads the tensor table; hf_bind, after it, the rest.
 enum tern_status hf_open(struct model *m, const char *path, bool is_folder, struct tern_err *err);

@@ -42,6 +42,7 @@ void model_totals_make(struct model *m) {
     m->n_tensors = s->n_tensors;
     for (int i = 0; i < s->n_tensors; i++) {
         const struct tensor *t = &s->tensors[i];
+        if (t->is_part) continue;
         uint64_t n = 1;
         for (int k = 0; k < MODEL_DIMS_MAX; k++) n *= (uint64_t)t->ne[k]; // checked below 2^63 by table_entry_bytes
         m->n_params += n;
@@ -137,7 +138,10 @@ static enum tern_status memory_parse(struct model *m, struct model_file file, co
     TRY(source_files_reserve(s, 1, err));
     s->files[0] = file;
     s->n_files = 1;
-    if (s->kind == SOURCE_SAFETENSORS) return safetensors_parse(s, 0, err);
+    if (s->kind == SOURCE_SAFETENSORS) {
+        TRY(safetensors_parse(s, 0, err));
+        return codes_refuse(s, ": no config.json says what its bits mean", err);
+    }
     TRY(gguf_open(m, err));
     return target ? drafter_bind(m, target, NULL, false, err) : gguf_bind(m, err);
 }
@@ -194,5 +198,9 @@ void model_tensor_drop(const struct model *m, const struct tensor *t) {
     if (s->kind == SOURCE_SHAPE || t->n_bytes == 0) return;
     if (m->drafter && (t == m->drafter->target->embedding || t == m->drafter->target->output)) return; // not ours
     const struct model_file *f = &s->files[t->shard];
+    if (f->is_mapped && t->parts) { // the scales, an eighth at most, may lie in other files
+        map_drop(&f->map, (size_t)(t->parts->codes - f->data), (size_t)(t->parts->codes_row * (uint64_t)t->ne[1]));
+        return;
+    }
     if (f->is_mapped) map_drop(&f->map, (size_t)(t->data - f->data), (size_t)t->n_bytes);
 }

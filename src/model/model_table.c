@@ -80,8 +80,12 @@ enum tern_status table_add(struct model_source *s, const struct table_entry *e, 
                           SHOW(e->name), (unsigned long long)end, (unsigned long long)n_data,
                           (unsigned long long)(end - n_data));
     struct tensor *t = &s->tensors[s->n_tensors];
-    *t = (struct tensor){
-        .name = e->name, .format = e->format, .n_dims = MAX(e->n_dims, 1), .n_bytes = n_bytes, .shard = e->shard};
+    *t = (struct tensor){.name = e->name,
+                         .format = e->format,
+                         .n_dims = MAX(e->n_dims, 1),
+                         .n_bytes = n_bytes,
+                         .shard = e->shard,
+                         .is_codes = e->is_codes};
     for (int i = 0; i < MODEL_DIMS_MAX; i++) t->ne[i] = i < e->n_dims ? (int64_t)e->ne[i] : 1;
     t->data = f->data + f->header_len + e->offset;
     int64_t same = name_index_add(&s->index, (uint32_t)s->n_tensors);

@@ -13,13 +13,26 @@ static const struct dtype {
     enum format format;
     bool supported;
 } dtypes[] = {
-    {"F32", FORMAT_F32, true},        {"F16", FORMAT_F16, true},        {"BF16", FORMAT_BF16, true},
-    {"F64", FORMAT_COUNT, false},     {"I64", FORMAT_COUNT, false},     {"I32", FORMAT_COUNT, false},
-    {"I16", FORMAT_COUNT, false},     {"I8", FORMAT_COUNT, false},      {"U64", FORMAT_COUNT, false},
-    {"U32", FORMAT_COUNT, false},     {"U16", FORMAT_COUNT, false},     {"U8", FORMAT_COUNT, false},
-    {"BOOL", FORMAT_COUNT, false},    {"F8_E4M3", FORMAT_COUNT, false}, {"F8_E5M2", FORMAT_COUNT, false},
-    {"F8_E8M0", FORMAT_COUNT, false}, {"F6_E2M3", FORMAT_COUNT, false}, {"F6_E3M2", FORMAT_COUNT, false},
-    {"F4", FORMAT_COUNT, false},      {"C64", FORMAT_COUNT, false},
+    {"F32", FORMAT_F32, true},
+    {"F16", FORMAT_F16, true},
+    {"BF16", FORMAT_BF16, true},
+    {"F64", FORMAT_COUNT, false},
+    {"I64", FORMAT_COUNT, false},
+    {"I32", FORMAT_COUNT, false},
+    {"I16", FORMAT_COUNT, false},
+    {"I8", FORMAT_COUNT, false},
+    {"U64", FORMAT_COUNT, false},
+    {"U32", FORMAT_F32, true},
+    /* as large; what its bits mean is told by hf_mlx.c */ {"U16", FORMAT_COUNT, false},
+    {"U8", FORMAT_COUNT, false},
+    {"BOOL", FORMAT_COUNT, false},
+    {"F8_E4M3", FORMAT_COUNT, false},
+    {"F8_E5M2", FORMAT_COUNT, false},
+    {"F8_E8M0", FORMAT_COUNT, false},
+    {"F6_E2M3", FORMAT_COUNT, false},
+    {"F6_E3M2", FORMAT_COUNT, false},
+    {"F4", FORMAT_COUNT, false},
+    {"C64", FORMAT_COUNT, false},
 };
 
 // One entry's fields; `name` lives in the arena.
@@ -45,6 +58,7 @@ static enum tern_status dtype_read(struct json *j, struct entry *x, struct tern_
             return err_set_at(err, TERN_UNSUPPORTED, (int64_t)it.pos + 8,
                               "tensor %.*s has dtype %s, which is not supported", SHOW(x->e.name), dtypes[i].name);
         x->e.format = dtypes[i].format;
+        x->e.is_codes = str_eqz(it.text, "U32");
         return TERN_OK;
     }
     return err_set_at(err, TERN_BAD_FORMAT, (int64_t)it.pos + 8, "tensor %.*s has unknown dtype %.*s", SHOW(x->e.name),

@@ -79,6 +79,7 @@ static inline void put_bytes_i8(struct filler *f, uint8_t *out, int64_t n) {
 #define STD_32 9.2331
 #define STD_64 18.473
 #define STD_255 73.612
+#define STD_256 73.900
 #define STD_IQ4 67.18 // of the sixteen values of IQ4_NL and IQ4_XS, drawn alike
 
 #define SPREAD_RMS 1.0107 // root mean square of the factors 0.75 … 1.25
@@ -161,6 +162,11 @@ static void floats_make(struct filler *f, enum format format, double std) {
 static void filler_init(struct filler *f, const struct shape_fill *p) {
     f->base = mix(p->seed ^ 0x7465726eu);
     f->k = 0;
+    if (format_is_mlx(p->format)) {
+        const bool is_4 = format_mlx_get(p->format).bits == 4;
+        scales_make(f, p->std, is_4 ? STD_16 : STD_256, is_4 ? 7.5 : 127.5);
+        return;
+    }
     switch (p->format) {
     case FORMAT_F32:
     case FORMAT_F16:
@@ -180,7 +186,7 @@ static void filler_init(struct filler *f, const struct shape_fill *p) {
     case FORMAT_IQ4_XS: scales_make(f, p->std, STD_IQ4 * scales_6_bit(f, 0, 2), 0); return;
     case FORMAT_Q2_K: scales_make(f, p->std, STD_4 * scales_q2_k(f), -1.5); return;
     case FORMAT_Q3_K: scales_make(f, p->std, STD_8 * scales_6_bit(f, 8, 4), 0); return;
-    case FORMAT_COUNT: break;
+    default: break;
     }
     TERN_BUG("format %d", (int)p->format);
 }
@@ -265,6 +271,25 @@ static void fill_q6_k(struct filler *f, uint8_t *out, int64_t n) {
     }
 }
 
+static void fill_mlx(struct filler *f, uint8_t *out, int64_t n, enum format format) {
+    const struct format_mlx m = format_mlx_get(format);
+    const int n_words = m.group * m.bits / 64;
+    for (int64_t i = 0; i < n; i++, out += format_table[format].n_bytes) {
+        const unsigned at = (unsigned)(next(f) >> 58);
+        const uint16_t pair[2] = {f->d[at], f->m[at]};
+        for (int k = 0; k < 2; k++) {
+            const float v = f16_to_f32(pair[k]);
+            const uint16_t b = f32_to_bf16(v);
+            memcpy(out + k * m.scale_bytes,
+                   m.scales == FORMAT_F32   ? (const void *)&v
+                   : m.scales == FORMAT_F16 ? (const void *)&pair[k]
+                                            : &b,
+                   (size_t)m.scale_bytes);
+        }
+        put_words(f, out + 2 * m.scale_bytes, n_words);
+    }
+}
+
 static void fill_i8c(struct filler *f, uint8_t *out, const struct shape_fill *p) {
     for (int64_t i = 0; i < p->n_rows; i++) {
         float d = f16_to_f32(f->d[next(f) >> 58]);
@@ -288,6 +313,10 @@ void shape_fill_rows(uint8_t *out, const struct shape_fill *p) {
     struct filler filler, *f = &filler;
     int64_t n = p->n_rows * p->n_in; // values; below, blocks where the format has them
     filler_init(f, p);
+    if (format_is_mlx(p->format)) {
+        fill_mlx(f, out, n / format_table[p->format].n_block, p->format);
+        return;
+    }
     switch (p->format) {
     case FORMAT_F32: FILL_FLOATS(float, f->table.f32); return;
     case FORMAT_F16:
@@ -305,7 +334,7 @@ void shape_fill_rows(uint8_t *out, const struct shape_fill *p) {
     case FORMAT_IQ4_XS: fill_iq4_xs(f, out, n / 256); return;
     case FORMAT_Q6_K: fill_q6_k(f, out, n / 256); return;
     case FORMAT_I8C: fill_i8c(f, out, p); return;
-    case FORMAT_COUNT: break;
+    default: break;
     }
     TERN_BUG("format %d", (int)p->format);
 }

@@ -76,6 +76,7 @@ static const struct {
 
 struct op_groups op_format_groups(enum format f) {
     if (format_is_float(f)) TERN_BUG("%s is no quantised format", format_table[f].name);
+    if (format_is_mlx(f)) return (struct op_groups){OP_GROUP, true};
     return block_formats[f].groups;
 }
 
@@ -88,6 +89,10 @@ void op_decompose_row(enum format f, const uint8_t *row, int64_t n, int8_t *q, f
     struct op_groups groups = op_format_groups(f);
     const int n_block = format_table[f].n_block;
     if (n % n_block != 0) TERN_BUG("a row of %lld values is no whole number of blocks", (long long)n);
+    if (format_is_mlx(f)) {
+        mlx_decompose(f, row, n, q, scale, min);
+        return;
+    }
     for (int64_t i = 0; i < n; i += n_block) {
         int64_t group = i / groups.group;
         block_formats[f].decompose(row, q + i, scale + group, groups.has_min ? min + group : NULL);
@@ -126,7 +131,12 @@ void op_dequant_row(enum format f, const uint8_t *row, int64_t n, float *out) {
         for (int64_t i = 0; i < n; i++) out[i] = scale * (float)(int8_t)row[i];
         return;
     }
-    default: dequant_blocks(f, row, n, out); return;
+    default: break;
+    }
+    if (format_is_mlx(f)) {
+        mlx_dequant(f, row, n, out);
+    } else {
+        dequant_blocks(f, row, n, out);
     }
 }
 
@@ -150,7 +160,11 @@ void op_quantise_weights(enum format f, const float *x, int64_t n, uint8_t *row)
     const int n_block = format_table[f].n_block;
     if (n % n_block != 0) TERN_BUG("a row of %lld values is no whole number of blocks", (long long)n);
     for (int64_t i = 0; i < n; i += n_block) {
-        block_formats[f].encode(x + i, row);
+        if (format_is_mlx(f)) {
+            mlx_block_encode(f, x + i, row);
+        } else {
+            block_formats[f].encode(x + i, row);
+        }
         row += format_table[f].n_bytes;
     }
 }

@@ -14,6 +14,9 @@ void block_decompose_q2_k(const uint8_t *block, int8_t *q, float *scale, float *
 void block_decompose_q3_k(const uint8_t *block, int8_t *q, float *scale, float *min);
 void block_decompose_iq4_nl(const uint8_t *block, int8_t *q, float *scale, float *min);
 void block_decompose_iq4_xs(const uint8_t *block, int8_t *q, float *scale, float *min);
+void mlx_decompose(enum format f, const uint8_t *row, int64_t n, int8_t *q, float *scale, float *min);
+void mlx_dequant(enum format f, const uint8_t *row, int64_t n, float *out);
+void mlx_block_encode(enum format f, const float *x, uint8_t *block);
 void block_encode_q4_0(const float *x, uint8_t *block);
 void block_encode_q4_1(const float *x, uint8_t *block);
 void block_encode_q5_0(const float *x, uint8_t *block);

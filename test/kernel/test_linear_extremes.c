@@ -9,7 +9,6 @@
 #include <math.h>
 #include "base/base.h"
 #include "unit/cpu/cpu_kernels.h"
-#include "unit/cpu/pack_layout.h"
 
 #define OUT_MAX 50
 #define IN_MAX 3072
@@ -35,6 +34,18 @@ static void half_put(uint8_t *p, struct kernel_rng *r, bool wild) {
     memcpy(p, &h, 2);
 }
 
+// A scale of an MLX block.
+static void float_put(enum format type, uint8_t *p, struct kernel_rng *r, bool wild) {
+    if (type == FORMAT_F16) {
+        half_put(p, r, wild);
+        return;
+    }
+    float v = wild ? floats[kernel_rng_below(r, (int)ARRAY_LEN(floats))] : kernel_rng_float(r) * 0.01f;
+    uint16_t b = f32_to_bf16(v);
+    if (type == FORMAT_BF16) memcpy(p, &b, 2);
+    if (type == FORMAT_F32) memcpy(p, &v, 4);
+}
+
 static void weights_make(enum format f, int n_out, int n_in, size_t row_bytes, enum bytes bytes, bool wild,
                          struct kernel_rng *r) {
     const size_t n = (size_t)n_out * row_bytes;
@@ -51,6 +62,12 @@ static void weights_make(enum format f, int n_out, int n_in, size_t row_bytes, e
             memcpy(row + n_in, &s, 4);
             continue;
         }
+        for (size_t at = 0; format_is_mlx(f) && at < row_bytes; at += block) {
+            const struct format_mlx m = format_mlx_get(f);
+            float_put(m.scales, row + at, r, wild);
+            float_put(m.scales, row + at + m.scale_bytes, r, wild);
+        }
+        if (format_is_mlx(f)) continue;
         const size_t d_at = f == FORMAT_Q6_K ? 208 : f == FORMAT_Q2_K ? 80 : f == FORMAT_Q3_K ? 108 : 0;
         for (size_t at = 0; at < row_bytes; at += block) {
             half_put(row + at + d_at, r, wild);
@@ -86,6 +103,7 @@ static void case_run(const struct kernel_row *row, enum format f, int n_out, int
                       packed + (size_t)i * tile_bytes, scratch);
     }
     const struct cpu_matrix m = {.pack = (enum cpu_pack)row->pack,
+                                 .bf16_scales = cpu_pack_bf16_scales(f),
                                  .n_out = n_out,
                                  .n_in = n_in,
                                  .n_tiles = n_tiles,
@@ -115,6 +133,32 @@ static void case_run(const struct kernel_row *row, enum format f, int n_out, int
     mem_free(scratch);
 }
 
+static void row_check(const struct kernel_row *row, enum format f, struct kernel_rng *r) {
+    const int block = MAX(format_table[f].n_block, 32);
+    const int first = row->rows_class == 0 ? 1 : row->rows_class == 1 ? 2 : CPU_ROWS_FEW + 1;
+    const int last = row->rows_class == 0 ? 1 : row->rows_class == 1 ? CPU_ROWS_FEW : ROWS_MAX;
+    for (int n_rows = first; n_rows <= last; n_rows++) {
+        const int n_in = block * (1 + kernel_rng_below(r, n_rows % 5 == 0 ? IN_MAX / block : 3));
+        const int n_out = 1 + kernel_rng_below(r, OUT_MAX);
+        const enum bytes wb = (enum bytes)kernel_rng_below(r, BYTES_COUNT);
+        const enum bytes xb = (enum bytes)kernel_rng_below(r, BYTES_COUNT);
+        const bool wild = kernel_rng_below(r, 2) == 0;
+        uint64_t row_bytes;
+        assert_true(format_row_bytes(f, (uint64_t)n_in, &row_bytes));
+        weights_make(f, n_out, n_in, (size_t)row_bytes, wb, wild, r);
+        activations_make(n_rows, n_in, xb, wild, r);
+        case_run(row, f, n_out, n_in, n_rows);
+    }
+    // The largest sums of all: both operands at their ends, over the longest row.
+    for (int ends = 0; ends < 4; ends++) {
+        uint64_t row_bytes;
+        assert_true(format_row_bytes(f, IN_MAX, &row_bytes));
+        weights_make(f, 17, IN_MAX, (size_t)row_bytes, ends & 1 ? BYTES_LOW : BYTES_HIGH, false, r);
+        activations_make(first, IN_MAX, ends & 2 ? BYTES_LOW : BYTES_HIGH, false, r);
+        case_run(row, f, 17, IN_MAX, first);
+    }
+}
+
 static void test_extremes(void **state) {
     (void)state;
     struct kernel_rng r = {20240701};
@@ -123,33 +167,14 @@ static void test_extremes(void **state) {
         const struct kernel_row *row = &kernel_rows[k];
         if (!strstr(row->name, "k_linear_") || !cpu_pack_is_int8((enum cpu_pack)row->pack)) continue;
         if ((cpu_isa_present() & row->isa) == 0) continue;
-        const enum format f = pack_layout_get((enum cpu_pack)row->pack).format;
-        const int block = MAX(format_table[f].n_block, 32);
-        const int first = row->rows_class == 0 ? 1 : row->rows_class == 1 ? 2 : CPU_ROWS_FEW + 1;
-        const int last = row->rows_class == 0 ? 1 : row->rows_class == 1 ? CPU_ROWS_FEW : ROWS_MAX;
-        for (int n_rows = first; n_rows <= last; n_rows++) {
-            const int n_in = block * (1 + kernel_rng_below(&r, n_rows % 5 == 0 ? IN_MAX / block : 3));
-            const int n_out = 1 + kernel_rng_below(&r, OUT_MAX);
-            const enum bytes wb = (enum bytes)kernel_rng_below(&r, BYTES_COUNT);
-            const enum bytes xb = (enum bytes)kernel_rng_below(&r, BYTES_COUNT);
-            const bool wild = kernel_rng_below(&r, 2) == 0;
-            uint64_t row_bytes;
-            assert_true(format_row_bytes(f, (uint64_t)n_in, &row_bytes));
-            weights_make(f, n_out, n_in, (size_t)row_bytes, wb, wild, &r);
-            activations_make(n_rows, n_in, xb, wild, &r);
-            case_run(row, f, n_out, n_in, n_rows);
+        for (int i = 0; i < FORMAT_COUNT; i++) {
+            const enum format f = (enum format)i;
+            if ((int)cpu_pack_for(f, PROG_CLASS_INT8) != row->pack) continue;
+            row_check(row, f, &r);
+            n_run++;
         }
-        // The largest sums of all: both operands at their ends, over the longest row.
-        for (int ends = 0; ends < 4; ends++) {
-            uint64_t row_bytes;
-            assert_true(format_row_bytes(f, IN_MAX, &row_bytes));
-            weights_make(f, 17, IN_MAX, (size_t)row_bytes, ends & 1 ? BYTES_LOW : BYTES_HIGH, false, &r);
-            activations_make(first, IN_MAX, ends & 2 ? BYTES_LOW : BYTES_HIGH, false, &r);
-            case_run(row, f, 17, IN_MAX, first);
-        }
-        n_run++;
     }
-    assert_true(n_run >= 39);
+    assert_true(n_run >= 93);
 }
 
 int main(void) {

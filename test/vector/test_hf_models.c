@@ -116,27 +116,31 @@ MODEL_TESTS(qwen3_tied, "qwen3-tied")
 MODEL_TESTS(lfm2moe, "lfm2moe")
 MODEL_TESTS(qwen3moe, "qwen3moe")
 MODEL_TESTS(gemma3, "gemma3")
-static void test_gemma3_plain(void **state) {
-    (void)state;
-    model_compare("gemma3-plain", "");
-}
-static void test_qwen3moe_mixed(void **state) {
-    (void)state;
-    model_compare("qwen3moe-mixed", "");
-}
+#define FOLDER_TEST(id, name)                      \
+    static void test_##id##_folder(void **state) { \
+        (void)state;                               \
+        model_compare(name, "");                   \
+    }
+FOLDER_TEST(gemma3_plain, "gemma3-plain")
+FOLDER_TEST(qwen3moe_mixed, "qwen3moe-mixed")
+FOLDER_TEST(llama_mlx4, "llama-mlx4")
+FOLDER_TEST(lfm2_mlx8, "lfm2-mlx8")
+FOLDER_TEST(qwen3_mlx128, "qwen3-mlx128")
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lfm2_taps3_folder),   cmocka_unit_test(test_lfm2_taps3_gguf),
-        cmocka_unit_test(test_lfm2_taps4_folder),   cmocka_unit_test(test_lfm2_taps4_gguf),
-        cmocka_unit_test(test_llama_plain_folder),  cmocka_unit_test(test_llama_plain_gguf),
-        cmocka_unit_test(test_llama_scaled_folder), cmocka_unit_test(test_llama_scaled_gguf),
-        cmocka_unit_test(test_qwen3_yarn_folder),   cmocka_unit_test(test_qwen3_yarn_gguf),
-        cmocka_unit_test(test_qwen3_tied_folder),   cmocka_unit_test(test_qwen3_tied_gguf),
-        cmocka_unit_test(test_lfm2moe_folder),      cmocka_unit_test(test_lfm2moe_gguf),
-        cmocka_unit_test(test_qwen3moe_folder),     cmocka_unit_test(test_qwen3moe_gguf),
-        cmocka_unit_test(test_qwen3moe_mixed),      cmocka_unit_test(test_gemma3_plain),
-        cmocka_unit_test(test_gemma3_folder),       cmocka_unit_test(test_gemma3_gguf),
+        cmocka_unit_test(test_lfm2_taps3_folder),     cmocka_unit_test(test_lfm2_taps3_gguf),
+        cmocka_unit_test(test_lfm2_taps4_folder),     cmocka_unit_test(test_lfm2_taps4_gguf),
+        cmocka_unit_test(test_llama_plain_folder),    cmocka_unit_test(test_llama_plain_gguf),
+        cmocka_unit_test(test_llama_scaled_folder),   cmocka_unit_test(test_llama_scaled_gguf),
+        cmocka_unit_test(test_qwen3_yarn_folder),     cmocka_unit_test(test_qwen3_yarn_gguf),
+        cmocka_unit_test(test_qwen3_tied_folder),     cmocka_unit_test(test_qwen3_tied_gguf),
+        cmocka_unit_test(test_lfm2moe_folder),        cmocka_unit_test(test_lfm2moe_gguf),
+        cmocka_unit_test(test_qwen3moe_folder),       cmocka_unit_test(test_qwen3moe_gguf),
+        cmocka_unit_test(test_qwen3moe_mixed_folder), cmocka_unit_test(test_llama_mlx4_folder),
+        cmocka_unit_test(test_lfm2_mlx8_folder),      cmocka_unit_test(test_qwen3_mlx128_folder),
+        cmocka_unit_test(test_gemma3_folder),         cmocka_unit_test(test_gemma3_gguf),
+        cmocka_unit_test(test_gemma3_plain_folder),
     };
     return cmocka_run_group_tests_name("small models against transformers", tests, NULL, NULL);
 }

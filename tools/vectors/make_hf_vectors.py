@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Makes test/data/hf: small random models of each family, each as a Hugging Face folder and as a GGUF file, with what
-transformers computes from them in float32.   (pip install torch transformers gguf)
+transformers computes from them in float32.   (pip install torch transformers gguf "mlx[cpu]")
 
 Weights are k/1024 with |k| < 256 (norms: 0.75 to 1.25 in steps of 1/128), so F32, F16 and BF16 hold the same numbers
-and every file of a model means the same. expect.bin, little-endian: "TVEC", then u32 rows, vocabulary, layers, width; i32
+and every file of a model means the same. Models with "mlx" are folders only, quantised and written by MLX (mx.quantize,
+mx.save_safetensors); transformers computes with the values that mx.dequantize gives in float32. expect.bin, little-endian: "TVEC", then u32 rows, vocabulary, layers, width; i32
 ids of the rows; float logits [row][vocabulary]; float residual after each layer at the last row [layer][width].
 """
 import json
@@ -60,6 +61,20 @@ MODELS = {
     "gemma3-plain": dict(  # layer_types of its own, another scale of scores: only folders can say so
         kind="gemma3", hf="F16", gguf=None, layers="aaa", hidden=32, heads=4, kv=2, head_dim=16, ff=32, vocab=96,
         tied=True, theta=1e5, window=33, pattern=None, scalar=24),
+    "llama-mlx4": dict(
+        kind="llama", layers="aa", hidden=64, heads=2, kv=1, ff=96, vocab=96, tied=False, theta=10000.0,
+        mlx=dict(bits=4, group_size=32, dtype="bfloat16", layers={
+            "model.layers.1.mlp.down_proj": dict(bits=8, group_size=32),
+            "model.layers.0.self_attn.o_proj": False})),
+    "lfm2-mlx8": dict(
+        kind="lfm2", layers="cac", hidden=64, heads=2, kv=1, ff=64, vocab=96, taps=3, theta=1e6,
+        mlx=dict(bits=8, group_size=64, dtype="float16", layers={
+            "model.embed_tokens": dict(bits=4, group_size=64)})),
+    "qwen3-mlx128": dict(
+        kind="qwen3", layers="a", hidden=128, heads=2, kv=1, head_dim=32, ff=128, vocab=96, tied=True, theta=10000.0,
+        mlx=dict(bits=4, group_size=128, dtype="float32", layers={
+            "model.layers.0.self_attn.o_proj": dict(bits=8, group_size=64),
+            "model.layers.0.mlp.up_proj": dict(bits=8, group_size=128)})),
 }
 CLASSES = {"gemma3": Gemma3ForCausalLM, "lfm2": Lfm2ForCausalLM, "lfm2moe": Lfm2MoeForCausalLM, "llama": LlamaForCausalLM,
            "qwen3": Qwen3ForCausalLM, "qwen3moe": Qwen3MoeForCausalLM}
@@ -117,6 +132,40 @@ def weights_fill(model, rng):
             b.copy_(torch.from_numpy((rng.integers(-64, 65, tuple(b.shape)) / 512).astype(np.float32)))
 
 
+def config_write(path, model, config, more):
+    text = config.to_dict()
+    text.update(more)
+    text["architectures"] = [type(model).__name__]
+    for gone in ("transformers_version", "_name_or_path", "torch_dtype"):
+        text.pop(gone, None)
+    with open(os.path.join(path, "config.json"), "w") as f:
+        json.dump(text, f, indent=1, sort_keys=True)
+        f.write("\n")
+
+
+def mlx_folder_write(path, model, config, q):
+    """Quantises the model's matrices in place, and writes them."""
+    import mlx.core as mx
+    os.makedirs(path)
+    kind = getattr(mx, q["dtype"])
+    out = {}
+    for name, p in model.named_parameters():
+        x = mx.array(p.data.numpy()).astype(kind)
+        layer = name.removesuffix(".weight")
+        mine = q["layers"].get(layer, {})
+        if p.data.ndim != 2 or mine is False:
+            out[name] = x.swapaxes(1, 2) if p.data.ndim == 3 else x  # convolutions as mlx_lm has them
+            continue
+        how = dict(bits=mine.get("bits", q["bits"]), group_size=mine.get("group_size", q["group_size"]))
+        codes, scales, biases = mx.quantize(x, **how)
+        out.update({name: codes, layer + ".scales": scales, layer + ".biases": biases})
+        values = mx.dequantize(codes, scales.astype(mx.float32), biases.astype(mx.float32), **how)
+        p.data = torch.from_numpy(np.array(values))
+    mx.save_safetensors(os.path.join(path, "model.safetensors"), out, metadata={"format": "mlx"})
+    settings = dict(q["layers"], group_size=q["group_size"], bits=q["bits"], mode="affine")
+    config_write(path, model, config, dict(dtype=q["dtype"], quantization=settings, quantization_config=settings))
+
+
 def tensors_of(model, config, m):
     """Names as published checkpoints have them: one tensor per expert and matrix."""
     w = {"lfm2moe": ("w1", "w3", "w2"), "qwen3moe": ("gate_proj", "up_proj", "down_proj")}.get(m["kind"])
@@ -140,14 +189,7 @@ def folder_write(path, m, model, config):
     state = {n: t.to(torch.float32 if n.endswith("expert_bias") else DTYPES[dtype]).contiguous()
              for n, t in tensors_of(model, config, m)}
     save_file(state, os.path.join(path, "model.safetensors"), metadata={"format": "pt"})
-    text = config.to_dict()
-    text["dtype"] = str(DTYPES[dtype]).split(".")[-1]
-    text["architectures"] = [type(model).__name__]
-    for gone in ("transformers_version", "_name_or_path", "torch_dtype"):
-        text.pop(gone, None)
-    with open(os.path.join(path, "config.json"), "w") as f:
-        json.dump(text, f, indent=1, sort_keys=True)
-        f.write("\n")
+    config_write(path, model, config, dict(dtype=str(DTYPES[dtype]).split(".")[-1]))
 
 
 LFM2_NAMES = {
@@ -291,8 +333,11 @@ def main(folder, only):
         weights_fill(model, rng)
         if config.tie_word_embeddings:
             model.tie_weights()
-        folder_write(path, m, model, config)
-        if m["gguf"]:
+        if "mlx" in m:
+            mlx_folder_write(path, model, config, m["mlx"])
+        else:
+            folder_write(path, m, model, config)
+        if m.get("gguf"):
             gguf_write(os.path.join(path, "model.gguf"), m, model, config)
         expect_write(os.path.join(path, "expect.bin"), m, model, rng.integers(0, m["vocab"], ROWS).tolist())
 

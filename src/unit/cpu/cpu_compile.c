@@ -79,7 +79,9 @@ static enum tern_status op_experts(const struct unit_weights *w, const struct pr
 static enum tern_status op_weights(const struct unit_weights *w, struct cpu_op *c, struct tern_err *err) {
     const struct prog_op *op = c->op;
     switch (op->kind) {
-    case PROG_OP_EMBED: c->table = op->w[0]; return c->table->data ? TERN_OK : no_weight(c->table, "embedding", err);
+    case PROG_OP_EMBED:
+        c->table = op->w[0];
+        return tensor_has_data(c->table) ? TERN_OK : no_weight(c->table, "embedding", err);
     case PROG_OP_RMSNORM:
     case PROG_OP_NORM_OUT: return op_vector(w, op->w[0], &c->norm, err);
     case PROG_OP_LINEAR:

@@ -20,15 +20,25 @@ void cpu_profile(struct cpu_run *r, const struct team_member *self, enum prog_op
 
 // ---------------------------------------------------------------------------------------------------------- rows
 
+#define EMBED_PIECE 256 // values of a row that is put together
+
 static void exec_embed(const struct cpu_run *r, const struct team_member *self, const struct cpu_op *op) {
+    const struct tensor *t = op->table;
     int begin, end, n = op->out_cols[0];
     uint64_t row_bytes = 0;
-    format_row_bytes(op->table->format, (uint64_t)n, &row_bytes);
+    format_row_bytes(t->format, (uint64_t)n, &row_bytes);
     team_share(self, r->n_rows, 1, &begin, &end);
     float scale = r->p->prog->hyper->embed_scale;
     for (int i = begin; i < end; i++) {
         float *x = op->out[0] + (size_t)i * (size_t)n;
-        op_dequant_row(op->table->format, op->table->data + (uint64_t)r->s->rows[i].token * row_bytes, n, x);
+        const int32_t token = r->s->rows[i].token;
+        if (!t->parts) op_dequant_row(t->format, t->data + (uint64_t)token * row_bytes, n, x);
+        for (int k = 0; t->parts && k < n; k += EMBED_PIECE) {
+            uint8_t piece[EMBED_PIECE * 2]; // no format with parts has 16 bits per value
+            const int len = MIN(n - k, EMBED_PIECE);
+            model_tensor_read(t, token, k, len, piece);
+            op_dequant_row(t->format, piece, len, x + k);
+        }
         for (int j = 0; scale != 0 && j < n; j++) x[j] *= scale;
     }
 }

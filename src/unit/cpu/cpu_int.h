@@ -32,7 +32,8 @@ uint32_t cpu_isa_present(void); // detected once
 enum tern_status cpu_isa_usable(const char *bound, uint32_t *mask, struct tern_err *err);
 const char *cpu_isa_name(uint32_t mask); // of the highest level in mask
 
-// Packed layouts (drawn in pack_layout.h): the bits of a format rearranged, no more bytes per value than the file has.
+// Packed layouts (drawn in pack_layout.h): the bits of a format rearranged, no more bytes per value than the file has
+// (but for Q3_K, whose integer scales are widened to bytes: 3.6 %, and float scales of MLX groups beyond 32).
 // Every quantised format has its own, so that one row is read at the file's size; I8C, F32, F16 and BF16 likewise.
 enum cpu_pack {
     CPU_PACK_Q4_0,
@@ -51,13 +52,22 @@ enum cpu_pack {
     CPU_PACK_IQ4_XS,
     CPU_PACK_Q2_K,
     CPU_PACK_Q3_K,
+    CPU_PACK_MLX4_32, // the MLX packs: bits, group; scales in 16 bits of either kind (struct cpu_matrix says which)
+    CPU_PACK_MLX4_64,
+    CPU_PACK_MLX4_128,
+    CPU_PACK_MLX8_32,
+    CPU_PACK_MLX8_64,
+    CPU_PACK_MLX8_128,
+    CPU_PACK_MLX4_F32, // scales in float, for any group
+    CPU_PACK_MLX8_F32,
     CPU_PACK_COUNT
 };
 #define CPU_PACK_VERSION 2 // of all layouts together; part of the cache key
 const char *cpu_pack_name(enum cpu_pack p);
 // The pack that serves a weight format in a class (fp32 class: always CPU_PACK_F32 for quantised formats).
 enum cpu_pack cpu_pack_for(enum format f, enum prog_class numerics);
-bool cpu_pack_is_int8(enum cpu_pack p); // activations are quantised
+bool cpu_pack_bf16_scales(enum format f); // what struct cpu_matrix says of a matrix from this format
+bool cpu_pack_is_int8(enum cpu_pack p);   // activations are quantised
 // Bytes of one tile; false on overflow. n_in must fit the format's block.
 bool cpu_pack_tile_bytes(enum cpu_pack p, int64_t n_in, size_t *out);
 // Packs one tile: outputs [first, first + 16) of the source rows (those past n_out become zeros).
@@ -68,6 +78,7 @@ size_t cpu_pack_scratch_bytes(int64_t n_in);
 
 struct cpu_matrix {
     enum cpu_pack pack;
+    bool bf16_scales; // MLX packs with 16-bit scales; else they are half floats
     int n_out, n_in;
     int n_tiles; // ceil(n_out / CPU_TILE)
     size_t tile_bytes;

@@ -22,6 +22,7 @@ static void need(struct unit_weights *w, const struct tensor *t, enum need kind)
     if (kind != NEED_MATRIX && kind != NEED_ROUTER) return;
     enum prog_class numerics = kind == NEED_ROUTER ? PROG_CLASS_FP32 : w->numerics; // op.h: routers are of that class
     e->matrix = (struct cpu_matrix){.pack = cpu_pack_for(t->format, numerics),
+                                    .bf16_scales = cpu_pack_bf16_scales(t->format),
                                     .n_out = (int)t->ne[1],
                                     .n_in = (int)t->ne[0],
                                     .n_tiles = int_div_up((int)t->ne[1], CPU_TILE)};
@@ -134,15 +135,27 @@ struct pack_job {
     void **scratch;   // [n_threads]
 };
 
+// Outputs [first, first + CPU_TILE). Rows in parts are put together behind the scratch of the packing.
+static void tile_pack(const struct pack_job *j, int64_t first, uint8_t *tile, void *scratch) {
+    const struct tensor *t = j->e->tensor;
+    const struct cpu_matrix *m = &j->e->matrix;
+    if (!t->parts) {
+        cpu_pack_tile(m->pack, t->format, t->data, j->row_bytes, m->n_out, m->n_in, first, tile, scratch);
+        return;
+    }
+    uint8_t *rows = (uint8_t *)scratch + cpu_pack_scratch_bytes(m->n_in);
+    const int64_t n = MIN(m->n_out - first, (int64_t)CPU_TILE);
+    for (int64_t i = 0; i < n; i++) model_tensor_read(t, first + i, 0, m->n_in, rows + (size_t)i * j->row_bytes);
+    cpu_pack_tile(m->pack, t->format, rows, j->row_bytes, n, m->n_in, 0, tile, scratch);
+}
+
 static void pack_member(void *arg, const struct team_member *self) {
     const struct pack_job *j = arg;
-    const struct tensor *t = j->e->tensor;
     const struct cpu_matrix *m = &j->e->matrix;
     int begin, end;
     team_share(self, j->end - j->begin, 1, &begin, &end);
     for (int i = j->begin + begin; i < j->begin + end; i++)
-        cpu_pack_tile(m->pack, t->format, t->data, j->row_bytes, m->n_out, m->n_in, (int64_t)i * CPU_TILE,
-                      j->dst + (size_t)i * m->tile_bytes, j->scratch[self->index]);
+        tile_pack(j, (int64_t)i * CPU_TILE, j->dst + (size_t)i * m->tile_bytes, j->scratch[self->index]);
 }
 
 struct progress_state {
@@ -167,7 +180,7 @@ static enum tern_status pack_matrix_make(struct unit_weights *w, struct cpu_weig
                                          struct progress_state *p, struct tern_err *err) {
     const struct tensor *t = e->tensor;
     uint64_t row_bytes;
-    if (!t->data)
+    if (!tensor_has_data(t))
         return err_set(err, TERN_INVALID_ARGUMENT, "weights: tensor '%.*s' was given up; open the model anew",
                        (int)t->name.len, t->name.data);
     if (!format_row_bytes(t->format, (uint64_t)e->matrix.n_in, &row_bytes))
@@ -186,6 +199,12 @@ static enum tern_status pack_matrix_make(struct unit_weights *w, struct cpu_weig
     return TERN_OK;
 }
 
+static size_t scratch_need(const struct cpu_weight *e) {
+    uint64_t rows = 0;
+    if (e->tensor->parts && format_row_bytes(e->tensor->format, (uint64_t)e->matrix.n_in, &rows)) rows *= CPU_TILE;
+    return cpu_pack_scratch_bytes(e->matrix.n_in) + (size_t)rows;
+}
+
 static enum tern_status pack_all(struct unit_weights *w, const struct weights_options *o, uint64_t source_bytes,
                                  struct tern_err *err) {
     w->pack = mem_map(MAX(w->pack_bytes, 1));
@@ -196,8 +215,7 @@ static enum tern_status pack_all(struct unit_weights *w, const struct weights_op
     }
     size_t scratch_bytes = 1;
     for (int i = 0; i < w->n; i++)
-        if (w->list[i].matrix.n_tiles > 0)
-            scratch_bytes = MAX(scratch_bytes, cpu_pack_scratch_bytes(w->list[i].matrix.n_in));
+        if (w->list[i].matrix.n_tiles > 0) scratch_bytes = MAX(scratch_bytes, scratch_need(&w->list[i]));
     struct arena a;
     arena_init(&a, 0);
     enum tern_status status = TERN_OK;

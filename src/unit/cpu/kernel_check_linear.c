@@ -61,6 +61,7 @@ static enum tern_status case_pack(struct linear_case *c, struct tern_err *err) {
     void *scratch = arena_alloc(&c->arena, cpu_pack_scratch_bytes(c->n_in));
     if (!c->packed || !scratch) return err_set(err, TERN_NO_MEMORY, "no memory for a kernel check");
     c->matrix = (struct cpu_matrix){.pack = pack,
+                                    .bf16_scales = cpu_pack_bf16_scales(c->format),
                                     .n_out = c->n_out,
                                     .n_in = c->n_in,
                                     .n_tiles = n_tiles,

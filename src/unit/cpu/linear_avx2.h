@@ -24,6 +24,12 @@ static inline void vec_f_store(void *p, vec_f v) {
 static inline vec_f vec_f_half(const uint8_t *p) {
     return (vec_f){_mm256_cvtph_ps(line_quarter(p)), _mm256_cvtph_ps(line_quarter(p + 16))};
 }
+static inline __m256 bf16_widen(__m128i v) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
+}
+static inline vec_f vec_f_bf16(const uint8_t *p) {
+    return (vec_f){bf16_widen(line_quarter(p)), bf16_widen(line_quarter(p + 16))};
+}
 static inline vec_f vec_f_fma(vec_f x, vec_f y, vec_f z) {
     return (vec_f){_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
 }

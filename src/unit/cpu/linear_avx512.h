@@ -15,6 +15,10 @@ static inline void vec_f_store(void *p, vec_f v) { _mm512_storeu_ps(p, v); }
 static inline vec_f vec_f_half(const uint8_t *p) {
     return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)p));
 }
+static inline vec_f vec_f_bf16(const uint8_t *p) {
+    const __m256i v = _mm256_load_si256((const __m256i *)(const void *)p);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
+}
 static inline vec_f vec_f_fma(vec_f a, vec_f b, vec_f c) { return _mm512_fmadd_ps(a, b, c); }
 
 static inline vec_w vec_w_load(const uint8_t *p) { return _mm512_load_si512(p); }

@@ -38,7 +38,17 @@
 #define LINEAR_CACHE_BYTES (512 * 1024)
 
 // What linear_more_<isa>.c compile; linear_int8.inc has the list of the others.
-#define LINEAR_PACKS_MORE(X) X(Q5_K, q5_k) X(IQ4_NL, iq4_nl) X(IQ4_XS, iq4_xs) X(Q2_K, q2_k) X(Q3_K, q3_k)
+#define LINEAR_PACKS_MORE(X) \
+    X(Q5_K, q5_k)            \
+    X(IQ4_NL, iq4_nl) X(IQ4_XS, iq4_xs) X(Q2_K, q2_k) X(Q3_K, q3_k) X(MLX4_64, mlx4_64) X(MLX8_64, mlx8_64)
+// Packs that another's tile functions serve, since these take the layout from the job.
+#define LINEAR_ALIASES_MORE(X)     \
+    X(MLX4_32, mlx4_32, MLX4_64)   \
+    X(MLX4_128, mlx4_128, MLX4_64) \
+    X(MLX4_F32, mlx4_f32, MLX4_64) \
+    X(MLX8_32, mlx8_32, MLX8_64)   \
+    X(MLX8_128, mlx8_128, MLX8_64) \
+    X(MLX8_F32, mlx8_f32, MLX8_64)
 
 // Cuts n rows into n_parts parts whose sizes differ by one at most: where part i begins.
 static inline int part_begin(int n, int n_parts, int i) { return n / n_parts * i + MIN(i, n % n_parts); }
@@ -59,10 +69,12 @@ static inline int part_begin(int n, int n_parts, int i) { return n / n_parts * i
 #define TILE_EACH_N(n) TILE_EACH_CAT(n)
 #define TILE_EACH TILE_EACH_N(LINEAR_ROWS)
 #define TILE_NAME(pack, rows) tile_##pack##_##rows,
-#define LINEAR_KERNELS(pack, name)                                                                                   \
-    TILE_EACH(TILE_FN, pack)                                                                                         \
-    static const tile_fn tiles_##pack[] = {TILE_EACH(TILE_NAME, pack)};                                              \
-    _Static_assert(ARRAY_LEN(tiles_##pack) == LINEAR_ROWS, "one function per number of rows");                       \
-    void LINEAR_NAME(name, 1x16)(const struct cpu_linear_args *a) { linear_run(a, CPU_PACK_##pack, tiles_##pack); }  \
-    void LINEAR_NAME(name, 16x16)(const struct cpu_linear_args *a) { linear_run(a, CPU_PACK_##pack, tiles_##pack); } \
-    void LINEAR_NAME(name, nx16)(const struct cpu_linear_args *a) { linear_run(a, CPU_PACK_##pack, tiles_##pack); }
+#define LINEAR_KERNELS_OF(pack, name, tiles)                                                                          \
+    void LINEAR_NAME(name, 1x16)(const struct cpu_linear_args *a) { linear_run(a, CPU_PACK_##pack, tiles_##tiles); }  \
+    void LINEAR_NAME(name, 16x16)(const struct cpu_linear_args *a) { linear_run(a, CPU_PACK_##pack, tiles_##tiles); } \
+    void LINEAR_NAME(name, nx16)(const struct cpu_linear_args *a) { linear_run(a, CPU_PACK_##pack, tiles_##tiles); }
+#define LINEAR_KERNELS(pack, name)                                                             \
+    TILE_EACH(TILE_FN, pack)                                                                   \
+    static const tile_fn tiles_##pack[] = {TILE_EACH(TILE_NAME, pack)};                        \
+    _Static_assert(ARRAY_LEN(tiles_##pack) == LINEAR_ROWS, "one function per number of rows"); \
+    LINEAR_KERNELS_OF(pack, name, pack)

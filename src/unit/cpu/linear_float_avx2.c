@@ -8,11 +8,4 @@
 #include "unit/cpu/linear_common.h"
 #include "unit/cpu/linear_avx2.h"
 
-static inline __m256 bf16_widen(__m128i v) {
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
-}
-static inline vec_f vec_f_bf16(const uint8_t *p) {
-    return (vec_f){bf16_widen(line_quarter(p)), bf16_widen(line_quarter(p + 16))};
-}
-
 #include "unit/cpu/linear_float.inc"

@@ -27,6 +27,11 @@ static inline vec_f vec_f_half(const uint8_t *p) {
     LANES r.v[i] = f16_to_f32(load_u16(p + 2 * i));
     return r;
 }
+static inline vec_f vec_f_bf16(const uint8_t *p) {
+    vec_f r;
+    LANES r.v[i] = bf16_to_f32(load_u16(p + 2 * i));
+    return r;
+}
 static inline vec_f vec_f_fma(vec_f a, vec_f b, vec_f c) {
     LANES c.v[i] = fmaf(a.v[i], b.v[i], c.v[i]);
     return c;

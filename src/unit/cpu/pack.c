@@ -10,11 +10,19 @@ const char *cpu_pack_name(enum cpu_pack p) { return format_table[pack_layout_get
 
 enum cpu_pack cpu_pack_for(enum format f, enum prog_class numerics) {
     if (numerics == PROG_CLASS_FP32 && !format_is_float(f)) return CPU_PACK_F32;
+    if (format_is_mlx(f)) {
+        const struct format_mlx m = format_mlx_get(f);
+        if (m.scales == FORMAT_F32) return m.bits == 4 ? CPU_PACK_MLX4_F32 : CPU_PACK_MLX8_F32;
+        const int at = m.group == 32 ? 0 : m.group == 64 ? 1 : 2;
+        return (enum cpu_pack)((m.bits == 4 ? CPU_PACK_MLX4_32 : CPU_PACK_MLX8_32) + at);
+    }
     for (int p = 0; p < CPU_PACK_COUNT; p++) {
         if (pack_layout_get((enum cpu_pack)p).format == f) return (enum cpu_pack)p;
     }
     TERN_BUG("no pack for %s", format_table[f].name);
 }
+
+bool cpu_pack_bf16_scales(enum format f) { return format_is_mlx(f) && format_mlx_get(f).scales == FORMAT_BF16; }
 
 bool cpu_pack_is_int8(enum cpu_pack p) { return !format_is_float(pack_layout_get(p).format); }
 
@@ -28,9 +36,10 @@ bool cpu_pack_tile_bytes(enum cpu_pack p, int64_t n_in, size_t *out) {
     if (!cpu_pack_is_int8(p)) return size_mul(n, (size_t)l.body, &bytes) && size_align(bytes, CPU_ALIGN, out);
     if (n % (size_t)l.block != 0) return false;
     n /= (size_t)l.block;
-    const size_t n_lines = l.pairs ? n / 2 + n % 2 : n;
+    const size_t n_heads = l.pairs ? n / 2 + n % 2 : n;
     size_t heads;
-    return size_mul(n, (size_t)l.body, &bytes) && size_mul(n_lines, PACK_LINE, &heads) && size_add(bytes, heads, out);
+    return size_mul(n, (size_t)l.body, &bytes) && size_mul(n_heads, pack_head_bytes(l), &heads) &&
+           size_add(bytes, heads, out);
 }
 
 // The widest use: one row as floats.
@@ -65,6 +74,10 @@ static void body_put(enum cpu_pack p, uint8_t *body, int o, const int8_t *values
         switch (p) {
         case CPU_PACK_Q4_0:
         case CPU_PACK_Q4_1:
+        case CPU_PACK_MLX4_32:
+        case CPU_PACK_MLX4_64:
+        case CPU_PACK_MLX4_128:
+        case CPU_PACK_MLX4_F32:
         case CPU_PACK_Q4_K: nibble_put(body, q, at, v); break;
         case CPU_PACK_IQ4_NL:
         case CPU_PACK_IQ4_XS: nibble_put(body, q, at, iq4_place(values[k])); break;
@@ -83,7 +96,7 @@ static void body_put(enum cpu_pack p, uint8_t *body, int o, const int8_t *values
             pair_put(body, q, at, v);
             bit_put(body + 2 * PACK_LINE, q, at, v >> 2);
             break;
-        default: body[q * PACK_LINE + at] = (uint8_t)v; break; // Q8_0, I8C
+        default: body[q * PACK_LINE + at] = (uint8_t)v; break; // Q8_0, I8C, MLX8
         }
     }
 }
@@ -147,6 +160,26 @@ static void pack_blocks256(enum cpu_pack p, struct pack_layout l, const uint8_t 
     }
 }
 
+// A file's group of 64 or 128 is one block, or in the packs with float scales several.
+static void pack_mlx(enum cpu_pack p, struct pack_layout l, enum format f, const uint8_t *row, int64_t n_in, int o,
+                     uint8_t *tile) {
+    const struct format_mlx m = format_mlx_get(f);
+    const size_t bytes = (size_t)m.scale_bytes;
+    const int body_bytes = l.body / (l.block / 32);
+    for (int64_t k = 0; k < n_in; k += m.group, row += format_table[f].n_bytes) {
+        int8_t q[128];
+        float scale[4], min[4];
+        op_decompose_row(f, row, m.group, q, scale, min);
+        for (int i = 0; i < m.group; i += 32) {
+            const size_t block = (size_t)(k + i) / (size_t)l.block;
+            uint8_t *head = tile + pack_head(l, block) + (size_t)o * bytes;
+            memcpy(head, row, bytes);
+            memcpy(head + CPU_TILE * bytes, row + bytes, bytes);
+            body_put(p, tile + pack_body(l, block) + (k + i) % l.block / 32 * body_bytes, o, q + i, l.offset);
+        }
+    }
+}
+
 static void pack_i8c(struct pack_layout l, const uint8_t *row, int64_t n_in, int o, uint8_t *tile) {
     const int64_t n_bodies = (n_in + 31) / 32;
     for (int64_t b = 0; b < n_bodies; b++) {
@@ -161,7 +194,7 @@ void cpu_pack_tile(enum cpu_pack p, enum format f, const uint8_t *src, size_t ro
                    int64_t first, uint8_t *tile, void *scratch) {
     const struct pack_layout l = pack_layout_get(p);
     size_t tile_bytes;
-    if (!cpu_pack_tile_bytes(p, n_in, &tile_bytes) || (f != l.format && p != CPU_PACK_F32)) {
+    if (!cpu_pack_tile_bytes(p, n_in, &tile_bytes) || (p != CPU_PACK_F32 && cpu_pack_for(f, PROG_CLASS_INT8) != p)) {
         TERN_BUG("%s rows of %lld values do not go into a %s tile", format_table[f].name, (long long)n_in,
                  cpu_pack_name(p));
     }
@@ -170,6 +203,8 @@ void cpu_pack_tile(enum cpu_pack p, enum format f, const uint8_t *src, size_t ro
         const uint8_t *row = src + (size_t)(first + o) * row_bytes;
         if (p == CPU_PACK_I8C) {
             pack_i8c(l, row, n_in, o, tile);
+        } else if (format_is_mlx(f) && p != CPU_PACK_F32) {
+            pack_mlx(p, l, f, row, n_in, o, tile);
         } else if (cpu_pack_is_int8(p)) {
             if (l.block == 32) pack_blocks32(p, l, row, n_in, o, tile);
             if (l.block == 256) pack_blocks256(p, l, row, n_in, o, tile);

@@ -12,11 +12,12 @@
 //   bits            1 line; bit q of a byte belongs to quad q
 //   Q2_K            pairs                                            128 bytes
 //   Q3_K            pairs, bits: the third of each value             192
-//   Q4_0 Q4_1 Q4_K  nibbles                                          256
+//   Q4_0 Q4_1 Q4_K MLX4  nibbles                                     256
 //   IQ4_NL IQ4_XS   nibbles, places in op_iq4_values, which kernels look up + 128       256
 //   Q5_0 Q5_1 Q5_K  nibbles, bits: the fifth of each value           320
 //   Q6_K            nibbles, pairs: the upper two of each value      384
 //   Q8_0 I8C        8 lines, quads 0 … 7, stored + 128               512
+//   MLX8            8 lines, quads 0 … 7, the codes as they are      512
 //
 // A head is 16 half floats, one per output. Blocks of a tile, in order of k:
 //   Q4_0 Q5_0 Q8_0 IQ4_NL   pairs of blocks of 32:   | scales even | scales odd | body even | body odd |
@@ -25,6 +26,8 @@
 //   Q2_K             blocks of 256:           | d | dmin | 16 x 16 bytes as in the file | 8 bodies |
 //   Q3_K Q6_K        pairs of blocks of 256:  | d even | d odd | even: 16 x 16 scale bytes, 8 bodies | odd: the same |
 //   IQ4_XS           pairs of blocks of 256:  | d even | d odd | even: 8 x 16 scale bytes, 8 bodies | odd: the same |
+//   MLX4 MLX8        blocks of the group:     | scales | biases | a body per 32 values |
+//   MLX4 MLX8 F32    blocks of 32:            | 16 float scales | 16 float biases | body |
 //   I8C              bodies, then 16 floats: the scales. Rows end inside a body: the rest is zero
 //   F32 F16 BF16     [k][16] elements
 // So everything starts on a line border. An odd number of blocks leaves the last pair without its odd body.
@@ -41,43 +44,60 @@ struct pack_layout {
     bool pairs;         // two blocks share a line of heads; else a block has two heads
     int offset;         // of stored values
     int scales;         // blocks of 256: bytes of integer scales between head and bodies
+    bool wide;          // heads are floats, two lines of them before each block
 };
 static inline struct pack_layout pack_layout_get(enum cpu_pack p) {
     switch (p) {
-    case CPU_PACK_Q4_0: return (struct pack_layout){FORMAT_Q4_0, 32, 256, true, 8, 0};
-    case CPU_PACK_Q4_1: return (struct pack_layout){FORMAT_Q4_1, 32, 256, false, 0, 0};
-    case CPU_PACK_Q5_0: return (struct pack_layout){FORMAT_Q5_0, 32, 320, true, 16, 0};
-    case CPU_PACK_Q5_1: return (struct pack_layout){FORMAT_Q5_1, 32, 320, false, 0, 0};
-    case CPU_PACK_Q8_0: return (struct pack_layout){FORMAT_Q8_0, 32, 512, true, 128, 0};
-    case CPU_PACK_Q4_K: return (struct pack_layout){FORMAT_Q4_K, 256, 256 + 8 * 256, false, 0, 256};
-    case CPU_PACK_Q6_K: return (struct pack_layout){FORMAT_Q6_K, 256, 256 + 8 * 384, true, 32, 256};
-    case CPU_PACK_I8C: return (struct pack_layout){FORMAT_I8C, 32, 512, false, 128, 0};
-    case CPU_PACK_F32: return (struct pack_layout){FORMAT_F32, 1, 64, false, 0, 0};
-    case CPU_PACK_F16: return (struct pack_layout){FORMAT_F16, 1, 32, false, 0, 0};
-    case CPU_PACK_BF16: return (struct pack_layout){FORMAT_BF16, 1, 32, false, 0, 0};
-    case CPU_PACK_Q5_K: return (struct pack_layout){FORMAT_Q5_K, 256, 256 + 8 * 320, false, 0, 256};
-    case CPU_PACK_IQ4_NL: return (struct pack_layout){FORMAT_IQ4_NL, 32, 256, true, 128, 0};
-    case CPU_PACK_IQ4_XS: return (struct pack_layout){FORMAT_IQ4_XS, 256, 128 + 8 * 256, true, 128, 128};
-    case CPU_PACK_Q2_K: return (struct pack_layout){FORMAT_Q2_K, 256, 256 + 8 * 128, false, 0, 256};
-    case CPU_PACK_Q3_K: return (struct pack_layout){FORMAT_Q3_K, 256, 256 + 8 * 192, true, 4, 256};
+    case CPU_PACK_Q4_0: return (struct pack_layout){FORMAT_Q4_0, 32, 256, true, 8, 0, false};
+    case CPU_PACK_Q4_1: return (struct pack_layout){FORMAT_Q4_1, 32, 256, false, 0, 0, false};
+    case CPU_PACK_Q5_0: return (struct pack_layout){FORMAT_Q5_0, 32, 320, true, 16, 0, false};
+    case CPU_PACK_Q5_1: return (struct pack_layout){FORMAT_Q5_1, 32, 320, false, 0, 0, false};
+    case CPU_PACK_Q8_0: return (struct pack_layout){FORMAT_Q8_0, 32, 512, true, 128, 0, false};
+    case CPU_PACK_Q4_K: return (struct pack_layout){FORMAT_Q4_K, 256, 256 + 8 * 256, false, 0, 256, false};
+    case CPU_PACK_Q6_K: return (struct pack_layout){FORMAT_Q6_K, 256, 256 + 8 * 384, true, 32, 256, false};
+    case CPU_PACK_I8C: return (struct pack_layout){FORMAT_I8C, 32, 512, false, 128, 0, false};
+    case CPU_PACK_F32: return (struct pack_layout){FORMAT_F32, 1, 64, false, 0, 0, false};
+    case CPU_PACK_F16: return (struct pack_layout){FORMAT_F16, 1, 32, false, 0, 0, false};
+    case CPU_PACK_BF16: return (struct pack_layout){FORMAT_BF16, 1, 32, false, 0, 0, false};
+    case CPU_PACK_Q5_K: return (struct pack_layout){FORMAT_Q5_K, 256, 256 + 8 * 320, false, 0, 256, false};
+    case CPU_PACK_IQ4_NL: return (struct pack_layout){FORMAT_IQ4_NL, 32, 256, true, 128, 0, false};
+    case CPU_PACK_IQ4_XS: return (struct pack_layout){FORMAT_IQ4_XS, 256, 128 + 8 * 256, true, 128, 128, false};
+    case CPU_PACK_Q2_K: return (struct pack_layout){FORMAT_Q2_K, 256, 256 + 8 * 128, false, 0, 256, false};
+    case CPU_PACK_Q3_K: return (struct pack_layout){FORMAT_Q3_K, 256, 256 + 8 * 192, true, 4, 256, false};
+    case CPU_PACK_MLX4_32: return (struct pack_layout){FORMAT_MLX4_32_F16, 32, 256, false, 0, 0, false};
+    case CPU_PACK_MLX4_64: return (struct pack_layout){FORMAT_MLX4_64_F16, 64, 512, false, 0, 0, false};
+    case CPU_PACK_MLX4_128: return (struct pack_layout){FORMAT_MLX4_128_F16, 128, 1024, false, 0, 0, false};
+    case CPU_PACK_MLX8_32: return (struct pack_layout){FORMAT_MLX8_32_F16, 32, 512, false, 128, 0, false};
+    case CPU_PACK_MLX8_64: return (struct pack_layout){FORMAT_MLX8_64_F16, 64, 1024, false, 128, 0, false};
+    case CPU_PACK_MLX8_128: return (struct pack_layout){FORMAT_MLX8_128_F16, 128, 2048, false, 128, 0, false};
+    case CPU_PACK_MLX4_F32: return (struct pack_layout){FORMAT_MLX4_32_F32, 32, 256, false, 0, 0, true};
+    case CPU_PACK_MLX8_F32: return (struct pack_layout){FORMAT_MLX8_32_F32, 32, 512, false, 128, 0, true};
     case CPU_PACK_COUNT: break;
     }
     TERN_BUG("pack %d", (int)p);
 }
 // What the kernels do with a pack.
+static inline bool pack_is_mlx4(enum cpu_pack p) {
+    return (p >= CPU_PACK_MLX4_32 && p <= CPU_PACK_MLX4_128) || p == CPU_PACK_MLX4_F32;
+}
+static inline bool pack_is_mlx8(enum cpu_pack p) {
+    return (p >= CPU_PACK_MLX8_32 && p <= CPU_PACK_MLX8_128) || p == CPU_PACK_MLX8_F32;
+}
 static inline bool pack_has_min(enum cpu_pack p) {
+    if (pack_is_mlx4(p) || pack_is_mlx8(p)) return true;
     return p == CPU_PACK_Q4_1 || p == CPU_PACK_Q5_1 || p == CPU_PACK_Q4_K || p == CPU_PACK_Q5_K || p == CPU_PACK_Q2_K;
 }
 static inline bool pack_groups16(enum cpu_pack p) { // scales per 16 values, else per 32
     return p == CPU_PACK_Q6_K || p == CPU_PACK_Q2_K || p == CPU_PACK_Q3_K;
 }
 static inline bool pack_is_iq4(enum cpu_pack p) { return p == CPU_PACK_IQ4_NL || p == CPU_PACK_IQ4_XS; }
+static inline size_t pack_head_bytes(struct pack_layout l) { return l.wide ? 2 * PACK_LINE : PACK_LINE; }
 // Start of block i: its line of heads. The body of block i follows at pack_body.
 static inline size_t pack_head(struct pack_layout l, size_t i) {
     if (l.pairs) return i / 2 * (PACK_LINE + 2 * (size_t)l.body) + i % 2 * PACK_HEAD;
-    return i * (PACK_LINE + (size_t)l.body);
+    return i * (pack_head_bytes(l) + (size_t)l.body);
 }
 static inline size_t pack_body(struct pack_layout l, size_t i) {
     if (l.pairs) return i / 2 * (PACK_LINE + 2 * (size_t)l.body) + PACK_LINE + i % 2 * (size_t)l.body;
-    return i * (PACK_LINE + (size_t)l.body) + PACK_LINE;
+    return i * (pack_head_bytes(l) + (size_t)l.body) + pack_head_bytes(l);
 }

@@ -155,7 +155,7 @@ static void product_wraps(struct tiny *t) {
 static void values_too_many(struct tiny *t) { t->tensors[3].ne[0] = t->tensors[3].ne[1] = UINT64_C(3) << 31; }
 static void bytes_overflow(struct tiny *t) { t->tensors[3].ne[0] = UINT64_C(1) << 61, t->tensors[3].ne[1] = 2; }
 static void type_999(struct tiny *t) { t->tensors[3].type = 999; }
-static void type_q2_k(struct tiny *t) { t->tensors[3].type = 10; }
+static void type_iq2(struct tiny *t) { t->tensors[3].type = 16; }
 static void offset_odd(struct tiny *t) { t->tensors[3].offset = 4128 + 4; }
 static void offset_wraps(struct tiny *t) { t->tensors[3].offset = -64; }
 static void offset_far(struct tiny *t) { t->tensors[3].offset = INT64_C(1) << 40; }
@@ -350,7 +350,7 @@ static const struct kind kinds[] = {
     {"over 2^63 values", values_too_many, NULL, BAD, "product of its dimensions overflows"},
     {"bytes overflow", bytes_overflow, NULL, BAD, "size in bytes overflows"},
     {"unknown type", type_999, NULL, BAD, "in_proj.weight has unknown type 999"},
-    {"unsupported type", type_q2_k, NULL, NOT, "in_proj.weight has type Q2_K"},
+    {"unsupported type", type_iq2, NULL, NOT, "in_proj.weight has type IQ2_XXS"},
     {"offset not aligned", offset_odd, NULL, BAD, "no multiple of the alignment 32"},
     {"offset wraps", offset_wraps, NULL, BAD, "overflows"},
     {"offset past the end", offset_far, NULL, BAD, "bytes are missing"},

@@ -142,7 +142,19 @@ static double value_at(enum format f, const uint8_t *row, int64_t n, int64_t i) 
         int q = (b[32 + k / 128 * 32 + k % 32] >> k / 32 % 4 * 2 & 3) | (b[k % 32] >> k / 32 & 1) << 2;
         return f16_at(b + 108) * (sc - 32) * (q - 4);
     }
-    case FORMAT_COUNT: break;
+    default: break;
+    }
+    if (format_is_mlx(f)) {
+        const struct format_mlx m = format_mlx_get(f);
+        double v[2];
+        for (int j = 0; j < 2; j++) {
+            const uint8_t *p = b + j * m.scale_bytes;
+            v[j] = m.scales == FORMAT_F16    ? f16_at(p)
+                   : m.scales == FORMAT_BF16 ? (double)bf16_to_f32(load_u16(p))
+                                             : (double)f32_from_bits(load_u32(p));
+        }
+        const uint8_t *codes = b + 2 * m.scale_bytes;
+        return v[0] * (m.bits == 8 ? codes[k] : codes[k / 2] >> k % 2 * 4 & 15) + v[1];
     }
     return NAN;
 }
