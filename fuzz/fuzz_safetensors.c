@@ -1,6 +1,6 @@
 // safetensors bytes, or one JSON file of a Hugging Face folder: an input that begins with "config:", "index:",
-// "generation:" or "tokenizer:" takes the place of that file beside a sound model of one Llama layer, and one that begins
-// with "mlx:" is the config.json of the same layer quantised by MLX, 4 bits in groups of 32.
+// "generation:" or "tokenizer:" takes the place of that file beside a sound model of one Llama layer, and one that
+// begins with "mlx:" is the config.json of the same layer quantised by MLX, 4 bits in groups of 32.
 #include "base/base.h"
 #include "model/model.h"
 #include <stdio.h>

@@ -1,5 +1,5 @@
-// The formats of MLX checkpoints (github.com/ml-explore/mlx, mx.quantize): value = scale * code + bias, a scale and a bias
-// per 32, 64 or 128 values, codes of four or eight bits in ascending order from the low end.
+// The formats of MLX checkpoints (github.com/ml-explore/mlx, mx.quantize): value = scale * code + bias, a scale and a
+// bias per 32, 64 or 128 values, codes of four or eight bits in ascending order from the low end.
 //
 // Dequantised, a value is one fused multiply-add. As integers a group of 64 or 128 is two or four of 32 with the same
 // scale, since activations have a scale per 32 values. Codes of eight bits are taken around 128, so that they fit a

@@ -4,8 +4,9 @@ transformers computes from them in float32.   (pip install torch transformers gg
 
 Weights are k/1024 with |k| < 256 (norms: 0.75 to 1.25 in steps of 1/128), so F32, F16 and BF16 hold the same numbers
 and every file of a model means the same. Models with "mlx" are folders only, quantised and written by MLX (mx.quantize,
-mx.save_safetensors); transformers computes with the values that mx.dequantize gives in float32. expect.bin, little-endian: "TVEC", then u32 rows, vocabulary, layers, width; i32
-ids of the rows; float logits [row][vocabulary]; float residual after each layer at the last row [layer][width].
+mx.save_safetensors); transformers computes with the values that mx.dequantize gives in float32.
+
+expect.bin, little-endian: "TVEC", then u32 rows, vocabulary, layers, width; i32 ids of the rows; float logits [row][vocabulary]; float residual after each layer at the last row [layer][width].
 """
 import json
 import os

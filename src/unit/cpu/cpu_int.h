@@ -33,7 +33,7 @@ enum tern_status cpu_isa_usable(const char *bound, uint32_t *mask, struct tern_e
 const char *cpu_isa_name(uint32_t mask); // of the highest level in mask
 
 // Packed layouts (drawn in pack_layout.h): the bits of a format rearranged, no more bytes per value than the file has
-// (but for Q3_K, whose integer scales are widened to bytes: 3.6 %, and float scales of MLX groups beyond 32).
+// (but for 6-bit scales, which become bytes: up to 3.6 %, and float scales of MLX groups beyond 32).
 // Every quantised format has its own, so that one row is read at the file's size; I8C, F32, F16 and BF16 likewise.
 enum cpu_pack {
     CPU_PACK_Q4_0,
