@@ -1,10 +1,12 @@
-// Models with experts, from both kinds of file: what the parameters and the bound experts are, and files that are
-// nearly right: each is refused by its own cause. The files are small ones of test/data/hf with one thing changed.
+// Models with experts and with windows, from both kinds of file: what the parameters and the bound tensors are, and
+// files that are nearly right: each is refused by its own cause. The files are small ones of test/data/hf with one
+// thing changed.
 #include "model_test_util.h"
 #include <math.h>
 
 #define LFM2_GGUF TEST_DATA "/hf/lfm2moe/model.gguf"
 #define QWEN3_GGUF TEST_DATA "/hf/qwen3moe/model.gguf"
+#define GEMMA3_GGUF TEST_DATA "/hf/gemma3/model.gguf"
 #define FILE_MAX (1u << 20)
 
 static uint8_t *find(struct buf *b, const char *text) {
@@ -64,6 +66,38 @@ static void test_sound(void **state) {
     model_close(g);
 }
 
+// Both kinds of file give the same windows, rotations and norms.
+static void test_windows(void **state) {
+    (void)state;
+    struct model *g, *h;
+    struct tern_err err = {0};
+    if (model_open(&g, GEMMA3_GGUF, &err) != TERN_OK) fail_msg("%s", err.message);
+    if (model_open(&h, TEST_DATA "/hf/gemma3", &err) != TERN_OK) fail_msg("%s", err.message);
+    const struct model *both[] = {g, h};
+    for (int k = 0; k < 2; k++) {
+        const struct model *m = both[k];
+        const struct model_hyper *x = &m->hyper;
+        assert_true(x->rope_base == 1e6f && x->rope_base_local == 1e4f && x->rope_factors && x->rope_factors[7] == 8);
+        assert_true(x->ffn_gelu && x->attn_scale == 0.25f && fabsf(x->embed_scale - 5.656854f) < 1e-6f);
+        assert_true(m->output == m->embedding);
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(m->layers[i].window, i == 2 ? 0 : 20);
+            assert_true(m->layers[i].rope_local == (i != 2));
+            assert_true(m->layers[i].attn_post_norm && m->layers[i].ffn_post_norm && m->layers[i].q_norm);
+        }
+    }
+    const float *a = (const float *)(const void *)g->layers[1].ffn_post_norm->data;
+    const float *b = (const float *)(const void *)h->layers[1].ffn_post_norm->data; // w there is stored as w - 1
+    assert_int_equal(h->layers[1].ffn_post_norm->format, FORMAT_F32);
+    for (int i = 0; i < 32; i++) assert_true(a[i] == b[i] && b[i] > 0.7f && b[i] < 1.3f);
+    model_close(g);
+    model_close(h);
+    if (model_open(&h, TEST_DATA "/hf/gemma3-plain", &err) != TERN_OK) fail_msg("%s", err.message);
+    assert_true(h->layers[0].window == 33 && h->layers[1].window == 0 && h->layers[2].window == 33);
+    assert_true(!h->hyper.rope_factors && fabsf(h->hyper.attn_scale - 0.20412415f) < 1e-7f);
+    model_close(h);
+}
+
 // A number behind a key, or a letter of a tensor's name, changed.
 static void test_gguf_changed(void **state) {
     (void)state;
@@ -90,6 +124,11 @@ static void test_gguf_changed(void **state) {
         {LFM2_GGUF, "lfm2moe.expert_used_count", 0, 'x', TERN_BAD_FORMAT, "lfm2moe.expert_used_count is missing"},
         {LFM2_GGUF, "blk.1.ffn_up_exps.weight", 0, 'x', TERN_BAD_FORMAT, "tensor blk.1.ffn_up_exps.weight is missing"},
         {LFM2_GGUF, "blk.1.exp_probs_b.bias", 0, 'x', TERN_BAD_FORMAT, NULL}, // no bias here, so none in layer 2
+        {GEMMA3_GGUF, "gemma3.attention.sliding_window", 0, 0, TERN_BAD_FORMAT, "sliding_window is 0"},
+        {GEMMA3_GGUF, "gemma3.attention.sliding_window_pattern", 0, 0, TERN_BAD_FORMAT, "sliding_window_pattern is 0"},
+        {GEMMA3_GGUF, "gemma3.attention.sliding_window", 0, 'x', TERN_BAD_FORMAT, "sliding_window is missing"},
+        {GEMMA3_GGUF, "blk.0.post_ffw_norm.weight", 0, 'x', TERN_BAD_FORMAT, "blk.0.post_ffw_norm.weight is missing"},
+        {GEMMA3_GGUF, "gemma3.rope.scaling.factor", 0xc0000000u, 0, TERN_BAD_FORMAT, "scaling factor is -2"},
         {QWEN3_GGUF, "qwen3moe.expert_count", 9, 0, TERN_BAD_FORMAT, "shape [8, 32], expected [9, 32]"},
         {QWEN3_GGUF, "qwen3moe.rope.freq_base", 0, 'x', TERN_BAD_FORMAT, "qwen3moe.rope.freq_base is missing"},
     };
@@ -154,6 +193,19 @@ static void test_config_changed(void **state) {
         {"lfm2moe", "\"num_dense_layers\": 1", "\"num_dense_layers\": -1", TERN_BAD_FORMAT, "num_dense_layers is -1"},
         {"lfm2moe", "\"use_expert_bias\": true", "\"use_expert_bias\": false", TERN_UNSUPPORTED, "expert_bias belongs"},
         {"lfm2moe", "\"routed_scaling_factor\": 1.5", "\"routed_scaling_factor\": 0", TERN_BAD_FORMAT, "scale of the"},
+        {"gemma3", "\"sliding_window\": 20", "\"sliding_window\": 0", TERN_BAD_FORMAT,
+         "sliding_window is missing or not"},
+        {"gemma3", "\"query_pre_attn_scalar\": 16", "\"query_pre_attn_scalar\": 0", TERN_BAD_FORMAT, "query_pre_attn"},
+        {"gemma3", "\"final_logit_softcapping\": null", "\"final_logit_softcapping\": 30.0", TERN_UNSUPPORTED,
+         "softcap"},
+        {"gemma3", "\"gelu_pytorch_tanh\"", "\"relu\"", TERN_UNSUPPORTED, "hidden_activation relu"},
+        {"gemma3", "\"gemma3_text\"", "\"gemma3\"", TERN_UNSUPPORTED, "the one with images"},
+        {"gemma3", "\"use_bidirectional_attention\": false", "\"use_bidirectional_attention\": true", TERN_UNSUPPORTED,
+         "use_bidirectional_attention"},
+        {"gemma3", "\"rope_type\": \"default\"", "\"rope_type\": \"yarn\"", TERN_UNSUPPORTED, "of sliding layers"},
+        {"gemma3", "\"sliding_attention\": {", "\"sliding_attention\": 1, \"x\": {", TERN_BAD_FORMAT,
+         "must be an object"},
+        {"gemma3", "\"full_attention\"\n", "\"conv\"\n", TERN_UNSUPPORTED, "layer 2 is no full_attention"},
         {"qwen3moe", "\"num_local_experts\": 8", "\"num_local_experts\": 2", TERN_BAD_FORMAT, "must be 1 to 2"},
         {"qwen3moe", "\"decoder_sparse_step\": 1", "\"decoder_sparse_step\": 0", TERN_BAD_FORMAT, "must be 1 to 512"},
         {"qwen3moe", "\"decoder_sparse_step\": 1", "\"decoder_sparse_step\": 2", TERN_BAD_FORMAT,
@@ -184,6 +236,7 @@ static int folder_begin(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sound),
+        cmocka_unit_test(test_windows),
         cmocka_unit_test(test_gguf_changed),
         cmocka_unit_test(test_config_changed),
     };
