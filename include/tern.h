@@ -177,6 +177,20 @@ TERN_API int64_t tern_template_render(const struct tern_engine *e, struct tern_s
                                       struct tern_str tools_json /* may be empty */, bool add_generation_prompt,
                                       char *out, size_t cap, struct tern_err *err);
 
+// ---------------------------------------------------------------------------------------------------------- encoders
+
+// Models that read in both directions (the LFM2.5 encoders) give one vector per text and generate nothing: they have no
+// sessions. The vector is a row of the last layer behind its norm, or the mean of all rows, divided by its length.
+enum tern_pooling {
+    TERN_POOL_MEAN,
+    TERN_POOL_FIRST, // of the first token
+    TERN_POOL_LAST,
+};
+// n: the model's width (tern_model_info.n_embd). Texts of at most 4,096 tokens. Texts of equal ids give equal bits,
+// whatever the threads and the machine's instruction set.
+TERN_API enum tern_status tern_embed(struct tern_engine *e, struct tern_str text, enum tern_pooling pooling, float *out,
+                                     size_t n, struct tern_err *err);
+
 // ---------------------------------------------------------------------------------------------------------- session
 
 struct tern_session;

@@ -37,6 +37,10 @@ static void session_give_back(struct tern_session *s) {
 }
 
 enum tern_status tern_session_open(struct tern_session **out, struct tern_engine *e, struct tern_err *err) {
+    if (e->model->hyper.bidirectional)
+        return err_set(err, TERN_UNSUPPORTED,
+                       "%s is an encoder, which gives vectors and no text: it has no sessions (tern_embed)",
+                       e->model->name);
     struct tern_session *s = mem_calloc(1, sizeof *s);
     if (!s) return err_set(err, TERN_NO_MEMORY, "no memory for a session");
     s->engine = e;

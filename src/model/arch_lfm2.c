@@ -214,6 +214,7 @@ static enum tern_status layer_map_hf(struct model_params *p, const struct hf_con
 static enum tern_status params_hf(struct model_params *p, struct model_source *s, const struct hf_config *c,
                                   struct tern_err *err) {
     TRY(hf_params_common(p, s, c, err));
+    p->hyper.bidirectional = str_find(c->class_name, STR("Bidir"), 0) != (size_t)-1; // Lfm2BidirectionalModel
     if (c->n_head_kv == HF_ABSENT) return err_set(err, TERN_BAD_FORMAT, "config.json: num_key_value_heads is missing");
     if (c->norm_eps != c->norm_eps) return err_set(err, TERN_BAD_FORMAT, "config.json: norm_eps is missing");
     p->hyper.norm_eps = (float)c->norm_eps;
@@ -262,6 +263,7 @@ static enum tern_status params_hf_moe(struct model_params *p, struct model_sourc
 const struct model_arch_kind arch_lfm2 = {
     .name = "lfm2",
     .hf_type = "lfm2",
+    .may_encode = true,
     .rope_gguf = ROPE_HALF,
     .rope_hf = ROPE_HALF,
     .tied_default = true,

@@ -144,7 +144,7 @@ static enum tern_status unsupported_keys(const struct gguf *g, const struct mode
     if (experts > 0 && !has_experts)
         return err_set(err, TERN_UNSUPPORTED, "a mixture of %lld experts is not supported", (long long)experts);
     TRY(gguf_opt_bool(g, "@attention.causal", &causal, err));
-    if (!causal && !is_drafter)
+    if (!causal && !is_drafter && !(p->arch && p->arch->may_encode))
         return err_set(err, TERN_UNSUPPORTED, "an encoder (attention.causal is false) is not supported");
     TRY(gguf_opt_int(g, "@attention.sliding_window", 0, UINT32_MAX, &window, err));
     if (window > 0 && !has_windows)
@@ -221,6 +221,9 @@ enum tern_status gguf_params_common(struct model_params *p, struct model_source 
     h->n_vocab = (int)n_vocab;
     h->norm_eps = (float)eps;
     h->rope_base = (float)base;
+    int causal = 1;
+    TRY(gguf_opt_bool(g, "@attention.causal", &causal, err));
+    h->bidirectional = !causal && !p->drafter;
     p->vocab_key = "vocab_size";
     p->vocab_may_be_less = true;
     p->ff_key = "feed_forward_length";

@@ -110,7 +110,8 @@ struct model_hyper {
     float rope_base_local;     // of layers with rope_local, without factors; 0: there are none
     float attn_scale;          // 1/sqrt(head_dim) unless the file says otherwise
     float embed_scale;         // of the embedding's rows; 0: none
-    bool ffn_gelu;             // the feed-forward gate is gelu (tanh form), else silu
+    bool bidirectional; // an encoder: rows see one another both ways, convolutions are centred; no text generation
+    bool ffn_gelu;      // the feed-forward gate is gelu (tanh form), else silu
 };
 
 // What the tokenizer and the template need, as the file has it: the GGUF fields, or tokenizer_json, or neither (a model

@@ -241,6 +241,7 @@ struct model_arch_kind {
     bool tied_default; // config.json says nothing
     bool has_experts;  // else files that have them are refused
     bool has_windows;  // likewise sliding-window attention
+    bool may_encode;   // attention.causal may be false: an encoder
     bool norm_plus_1;  // Hugging Face: norms are stored as w - 1
     const struct arch_tensor *tensors;
     int n_tensors;

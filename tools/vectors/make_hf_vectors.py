@@ -76,6 +76,9 @@ MODELS = {
         mlx=dict(bits=4, group_size=128, dtype="float32", layers={
             "model.layers.0.self_attn.o_proj": dict(bits=8, group_size=64),
             "model.layers.0.mlp.up_proj": dict(bits=8, group_size=128)})),
+    "lfm2-encoder": dict(  # both directions; tokens are the byte alphabet, so that texts can be given
+        kind="lfm2", hf="F16", gguf="F16", layers="caca", hidden=32, heads=2, kv=1, ff=48, vocab=264, taps=3,
+        theta=1e6, encoder=True),
 }
 CLASSES = {"gemma3": Gemma3ForCausalLM, "lfm2": Lfm2ForCausalLM, "lfm2moe": Lfm2MoeForCausalLM, "llama": LlamaForCausalLM,
            "qwen3": Qwen3ForCausalLM, "qwen3moe": Qwen3MoeForCausalLM}
@@ -133,10 +136,10 @@ def weights_fill(model, rng):
             b.copy_(torch.from_numpy((rng.integers(-64, 65, tuple(b.shape)) / 512).astype(np.float32)))
 
 
-def config_write(path, model, config, more):
+def config_write(path, model, config, more, encoder=False):
     text = config.to_dict()
     text.update(more)
-    text["architectures"] = [type(model).__name__]
+    text["architectures"] = ["Lfm2BidirectionalModel" if encoder else type(model).__name__]
     for gone in ("transformers_version", "_name_or_path", "torch_dtype"):
         text.pop(gone, None)
     with open(os.path.join(path, "config.json"), "w") as f:
@@ -190,7 +193,7 @@ def folder_write(path, m, model, config):
     state = {n: t.to(torch.float32 if n.endswith("expert_bias") else DTYPES[dtype]).contiguous()
              for n, t in tensors_of(model, config, m)}
     save_file(state, os.path.join(path, "model.safetensors"), metadata={"format": "pt"})
-    config_write(path, model, config, dict(dtype=str(DTYPES[dtype]).split(".")[-1]))
+    config_write(path, model, config, dict(dtype=str(DTYPES[dtype]).split(".")[-1]), m.get("encoder"))
 
 
 LFM2_NAMES = {
@@ -223,6 +226,16 @@ def interleave(w, n_head):
     return w.reshape(n_head, 2, w.shape[0] // n_head // 2, w.shape[1]).swapaxes(1, 2).reshape(w.shape)
 
 
+def byte_alphabet():
+    """GPT-2's spelling of the 256 bytes."""
+    plain = [b for b in range(256) if 0x21 <= b <= 0x7e or 0xa1 <= b <= 0xac or b >= 0xae]
+    spelled, n = [], 0
+    for b in range(256):
+        spelled.append(chr(b) if b in plain else chr(256 + n))
+        n += b not in plain
+    return spelled
+
+
 def gguf_write(path, m, model, config):
     w = gguf.GGUFWriter(path, m["kind"])
     head_dim = m.get("head_dim", m["hidden"] // m["heads"])
@@ -247,6 +260,16 @@ def gguf_write(path, m, model, config):
         w.add_expert_weights_scale(m["scale"])
     if is_lfm2:
         w.add_shortconv_l_cache(m["taps"])
+    if m.get("encoder"):
+        w.add_causal_attention(False)
+        w.add_tokenizer_model("gpt2")
+        w.add_tokenizer_pre("lfm2")
+        tokens = ["<|pad|>", "<|startoftext|>"] + byte_alphabet()
+        w.add_token_list(tokens)
+        w.add_token_types([gguf.TokenType.CONTROL] * 2 + [gguf.TokenType.NORMAL] * 256)
+        w.add_token_merges([])
+        w.add_bos_token_id(1)
+        w.add_add_bos_token(True)
     else:
         w.add_rope_dimension_count(head_dim)
     if "head_dim" in m:
@@ -298,6 +321,34 @@ def gguf_write(path, m, model, config):
 
 
 @torch.no_grad()
+def encoder_rows(model, ids):
+    """LFM2 in both directions: no mask, and the convolution's middle tap at the row itself."""
+    core = model.model
+    x = core.embed_tokens(torch.tensor([ids]))
+    rope = core.rotary_emb(x, torch.arange(len(ids))[None])
+    for layer in core.layers:
+        n = layer.operator_norm(x)
+        if layer.is_attention_layer:
+            y = layer.self_attn(n, position_embeddings=rope, attention_mask=None)[0]
+        else:
+            b, c, u = layer.conv.in_proj(n).transpose(1, 2).chunk(3, dim=1)
+            w = layer.conv.conv.weight
+            v = torch.nn.functional.conv1d(b * u, w, padding=w.shape[-1] // 2, groups=w.shape[0])
+            y = layer.conv.out_proj((c * v).transpose(1, 2))
+        x = x + y
+        x = x + layer.feed_forward(layer.ffn_norm(x))
+    return core.embedding_norm(x)[0]
+
+
+def encoder_write(path, m, model, ids):
+    """"TENC", u32 rows and width, i32 ids, float rows behind the last norm."""
+    rows = encoder_rows(model, ids)
+    with open(path, "wb") as f:
+        f.write(b"TENC" + struct.pack("<2I", len(ids), m["hidden"]) + np.array(ids, np.int32).tobytes())
+        f.write(rows.numpy().astype("<f4").tobytes())
+
+
+@torch.no_grad()
 def expect_write(path, m, model, ids):
     residuals = [None] * len(m["layers"])
 
@@ -340,6 +391,10 @@ def main(folder, only):
             folder_write(path, m, model, config)
         if m.get("gguf"):
             gguf_write(os.path.join(path, "model.gguf"), m, model, config)
+        if m.get("encoder"):
+            text = b"A text is read in both directions at once, first and last words alike."
+            encoder_write(os.path.join(path, "expect.bin"), m, model, [1] + [b + 2 for b in text])
+            continue
         expect_write(os.path.join(path, "expect.bin"), m, model, rng.integers(0, m["vocab"], ROWS).tolist())
 
 

@@ -234,7 +234,6 @@ ONE_KEY(taps_1000, kv_u32(b, "lfm2.shortconv.l_cache", 1000))
 ONE_KEY(vocab_41, kv_u32(b, "lfm2.vocab_size", 41))
 ONE_KEY(vocab_huge, put_key(b, "lfm2.vocab_size", 10); put_u64(b, UINT64_MAX))
 ONE_KEY(experts, kv_u32(b, "lfm2.expert_count", 8))
-ONE_KEY(not_causal, kv_bool(b, "lfm2.attention.causal", 0))
 ONE_KEY(rope_partial, kv_u32(b, "lfm2.rope.dimension_count", 8))
 ONE_KEY(rope_yarn, kv_str(b, "lfm2.rope.scaling.type", "yarn"))
 ONE_KEY(rope_long, kv_str(b, "lfm2.rope.scaling.type", "longrope"))
@@ -393,7 +392,6 @@ static const struct kind kinds[] = {
     {"vocab_size 41", drop_vocab, vocab_41, BAD, "vocab_size is 41, but tensor token_embd.weight has 40 rows"},
     {"vocab_size 2^64-1", drop_vocab, vocab_huge, BAD, "vocab_size is 18446744073709551615"},
     {"expert_count", NULL, experts, NOT, "8 experts"},
-    {"encoder", NULL, not_causal, NOT, "encoder"},
     {"partial rotation", NULL, rope_partial, NOT, "partial rotation"},
     {"yarn without a factor", NULL, rope_yarn, BAD, "YaRN RoPE scaling needs factor >= 1"},
     {"longrope", NULL, rope_long, NOT, "longrope"},
