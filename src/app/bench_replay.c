@@ -20,7 +20,7 @@
 #define DRAWS 2000
 #define CTX 2048
 #define MEASURE_PASSES 6
-#define RECORD_ROUNDS 6000
+#define RECORD_ROUNDS 3000
 
 static const struct replay_mode {
     const char *name;
@@ -198,19 +198,24 @@ static enum tern_status answer_run(struct bench *b, struct record *r, int mode, 
     TRY(prompt_feed(b, r, err));
     uint64_t begin = clock_ns();
     int behind = 0;
+    struct draft_answer answer = {.model = {0}};
     for (int at = 0; at < r->n_anchors; r->rounds[mode]++) {
         const struct anchor *a = &b->anchors[r->first + at];
         int left = r->n_anchors - at, ctx = study_runner_len(b->runner);
-        struct draft_place place = {
-            .text = (enum width_class)a->text, .ctx = ctx, .behind = behind, .budget_max = 63, .match = a->match};
+        struct draft_place place = {.text = (enum width_class)a->text,
+                                    .ctx = ctx,
+                                    .behind = behind,
+                                    .budget_max = 63,
+                                    .match = a->match,
+                                    .answer = &answer};
         struct draft_round round = {.source = DRAFT_MODEL, .budget = modes[mode].budget};
         struct accept_path path;
         uint64_t draft_ns, start = clock_ns();
         if (mode == M_AUTO) draft_auto_choose(&b->chooser, &place, &round);
         TRY(round_run(b, a, round.source, round.budget, &path, &draft_ns, err));
         if (mode == M_AUTO)
-            draft_auto_learn(&b->chooser, &round, round.budget, path.n <= left ? &path : NULL, (double)draft_ns,
-                             (double)(clock_ns() - start));
+            draft_auto_learn(&b->chooser, &answer, &round, round.budget, path.n <= left ? &path : NULL,
+                             (double)draft_ns, (double)(clock_ns() - start));
         behind = round.budget > 0 && round.source == DRAFT_MODEL ? path.n : behind + path.n;
         at += path.n;
     }

@@ -209,7 +209,8 @@ static enum draft_source source_choose(struct tern_request *r, int room, int *bu
                                       .ctx = (int64_t)s->len,
                                       .behind = (int)s->draft.pending,
                                       .budget_max = room,
-                                      .match = match >= NGRAM_LEN_MIN ? match : 0};
+                                      .match = match >= NGRAM_LEN_MIN ? match : 0,
+                                      .answer = &d->answer};
     draft_auto_choose(&r->engine->draft.chooser, &place, &d->round);
     *budget = d->round.budget;
     return d->round.source;
@@ -236,7 +237,7 @@ static enum tern_status round_run(struct tern_request *r, bool *ran, struct tern
     }
     TRY(tree_run(r, err));
     if (d->mode == TERN_DRAFT_AUTO)
-        draft_auto_learn(&r->engine->draft.chooser, &d->round, d->tree.n - 1, d->ended ? NULL : &d->path,
+        draft_auto_learn(&r->engine->draft.chooser, &d->answer, &d->round, d->tree.n - 1, d->ended ? NULL : &d->path,
                          (double)(drafted - start), (double)(clock_ns() - start));
     return TERN_OK;
 }
@@ -244,7 +245,7 @@ static enum tern_status round_run(struct tern_request *r, bool *ran, struct tern
 void request_draft_plain(struct tern_request *r, uint64_t step_ns) {
     if (r->draft.mode != TERN_DRAFT_AUTO) return;
     mutex_lock(r->engine->mutex);
-    draft_auto_learn(&r->engine->draft.chooser, &r->draft.round, 0, NULL, 0, (double)step_ns);
+    draft_auto_learn(&r->engine->draft.chooser, &r->draft.answer, &r->draft.round, 0, NULL, 0, (double)step_ns);
     mutex_unlock(r->engine->mutex);
 }
 

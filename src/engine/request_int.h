@@ -21,13 +21,14 @@ enum request_phase { REQUEST_PROMPT, REQUEST_ANSWER, REQUEST_FINISHED, REQUEST_T
 struct request_draft {
     enum tern_draft mode; // never TERN_DRAFT_DEFAULT
     int max;
-    struct tree_noise noise;  // of the sampler
-    struct width_text text;   // what the answer is about, for the width controller
-    struct draft_round round; // of `auto`
-    bool ended, stopped;      // the walk met the answer's end, by a stop string
-    enum tern_finish finish;  // … and why
-    uint32_t want;            // output of the verify step
-    enum tern_status status;  // of the walk
+    struct tree_noise noise;    // of the sampler
+    struct width_text text;     // what the answer is about, for the width controller
+    struct draft_round round;   // of `auto`
+    struct draft_answer answer; // … how drafts do here
+    bool ended, stopped;        // the walk met the answer's end, by a stop string
+    enum tern_finish finish;    // … and why
+    uint32_t want;              // output of the verify step
+    enum tern_status status;    // of the walk
     struct tern_err *err;
     struct token_tree tree;
     struct accept_path path;

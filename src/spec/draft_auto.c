@@ -60,8 +60,10 @@ void draft_auto_choose(const struct draft_auto *a, const struct draft_place *at,
     if (a->has_model) out->choice = width_choose(&a->width, &out->in);
     out->asked_ngram = at->match > 0;
     if (out->asked_ngram) {
-        out->ngram_in =
-            (struct width_input){.text = match_class(at->match), .ctx = at->ctx, .budget_max = at->budget_max};
+        out->ngram_in = (struct width_input){.text = match_class(at->match),
+                                             .ctx = at->ctx,
+                                             .budget_max = at->budget_max,
+                                             .lean = at->answer ? width_lean(&at->answer->ngrams) : 1};
         out->ngram_choice = width_choose(&a->ngram_width, &out->ngram_in);
     }
     bool model = out->choice.budget > 0, ngram = out->ngram_choice.budget > 0;
@@ -78,7 +80,7 @@ static void costs_refresh(struct draft_auto *a) {
     width_costs_set(&a->ngram_width, &bare, NULL);
 }
 
-void draft_auto_learn(struct draft_auto *a, const struct draft_round *round, int n_drafted,
+void draft_auto_learn(struct draft_auto *a, struct draft_answer *answer, const struct draft_round *round, int n_drafted,
                       const struct accept_path *path, double draft_cost, double cost) {
     double step = cost - draft_cost;
     if (!(step > 0)) return;
@@ -88,18 +90,18 @@ void draft_auto_learn(struct draft_auto *a, const struct draft_round *round, int
         if (++a->n_plain >= GUESS_STEPS) guess(a);
         return;
     }
-    if (n_drafted == 0) {
-        width_times_step(&a->times, 1, round->ctx, step);
-        if (a->has_model) width_observe(&a->width, &round->in, &round->choice, 0, NULL, 0);
-        if (round->asked_ngram) width_observe(&a->ngram_width, &round->ngram_in, &round->ngram_choice, 0, NULL, 0);
-    } else {
-        bool by_model = round->source == DRAFT_MODEL;
-        const struct width_input *in = by_model ? &round->in : &round->ngram_in;
-        width_times_step(&a->times, 1 + n_drafted, in->ctx, step);
-        if (by_model && in->pending == 0) width_times_draft(&a->times, round->budget, in->ctx, draft_cost);
-        if (path)
-            width_observe(by_model ? &a->width : &a->ngram_width, in, by_model ? &round->choice : &round->ngram_choice,
-                          n_drafted, path, cost);
-    }
+    bool by_model = round->source == DRAFT_MODEL;
+    width_times_step(&a->times, 1 + n_drafted, round->ctx, step);
+    if (n_drafted > 0 && by_model && round->in.pending == 0)
+        width_times_draft(&a->times, round->budget, round->ctx, draft_cost);
     costs_refresh(a);
+    if (n_drafted == 0) {
+        if (a->has_model) width_observe(&a->width, &round->in, &round->choice, 0, NULL);
+        if (round->asked_ngram) width_observe(&a->ngram_width, &round->ngram_in, &round->ngram_choice, 0, NULL);
+    } else if (path) {
+        const struct width_choice *choice = by_model ? &round->choice : &round->ngram_choice;
+        width_observe(by_model ? &a->width : &a->ngram_width, by_model ? &round->in : &round->ngram_in, choice,
+                      n_drafted, path);
+        if (answer) width_answer_observe(by_model ? &answer->model : &answer->ngrams, choice, path);
+    }
 }

@@ -275,22 +275,24 @@ int ngram_extend(const struct ngram *g, struct token_tree *t, int len_min, int n
 // curves and A(b), the tokens of a round, learned from every verify for all narrower budgets at once. Path
 // probabilities of the drafter are not used: they promise too much. Budget 0 is plain decoding.
 //
-// Bound: the cost beyond plain decoding stays below WIDTH_LOSS_MAX of the plain cost, in every class, counted from the
-// start, and beside that below WIDTH_LOSS_START plain steps for all classes together. It is kept by credit: a budget is
-// taken only if the class could bear that the round gives one token alone. Gains count as credit up to
-// WIDTH_CREDIT_MAX, so a good hour does not pay for a bad one. Bound and gain are in the curves' unit of cost, and as
-// true as they are, so the curves are corrected by what rounds really take (width_times), and a round's own cost counts
-// where it is known.
+// Bound: what is lost to plain decoding stays below WIDTH_LOSS_MAX of the tokens so far, WIDTH_LOSS_START plain steps
+// for all classes together, and WIDTH_LOSS_CLASS for each. It is kept by credit: every token earns a class
+// WIDTH_LOSS_MAX of a plain step, rounds add what they gain and take what they lose, and a budget is taken only if the
+// class could bear that the round gives one token alone. Credit ends at WIDTH_CREDIT_MAX, so a good hour does not pay
+// for a bad one: that is the most that a change to the worse can cost. Bound and gain are as true as the curves, so
+// these are corrected by what rounds really take (width_times).
 //
 // No clock and no random numbers: choices are a function of what went in, so they replay.
 
 #define WIDTH_BUDGETS_MAX 48
 #define WIDTH_ROWS_MAX 24 // points of a curve over rows
 #define WIDTH_CTX_MAX 8   // … and over context
-#define WIDTH_LOSS_MAX 0.01f
-#define WIDTH_LOSS_START 4.0f // plain steps
-#define WIDTH_CREDIT_MAX 16.0f
-#define WIDTH_OFF_ROUNDS 512 // plain rounds after which a drafter is better put away
+#define WIDTH_LOSS_MAX 0.006f
+#define WIDTH_LOSS_START 3.0f // plain steps
+#define WIDTH_LOSS_CLASS 1.0f // plain steps
+#define WIDTH_CREDIT_MAX 8.0f // plain steps
+#define WIDTH_GAIN_MIN 1.03f  // expected of drafting, or plain decoding it is
+#define WIDTH_OFF_ROUNDS 512  // plain rounds after which a drafter is better put away
 
 struct width_costs {
     int n_rows, n_ctx;
@@ -325,13 +327,15 @@ struct width_input {
     int64_t ctx;    // committed positions
     int pending;    // positions that the drafter has not seen
     int budget_max; // most drafted nodes that fit now
+    float lean;     // how this answer's drafts do against its class's (width_lean); 0: as those
 };
 struct width_choice {
     int budget; // drafted nodes; 0: plain
     enum width_reason reason;
-    bool off;     // plain for so long that the drafter may be put away
-    float tokens; // expected of this round
-    float gain;   // expected rate of this budget over that of plain decoding
+    bool off;       // plain for so long that the drafter may be put away
+    float tokens;   // expected of this round
+    float expected; // … of the class, whatever the answer's lean
+    float gain;     // expected rate of this budget over that of plain decoding
 };
 struct width_stats {              // of one class
     float prior[TREE_NODES_MAX];  // acceptance of node k to start from
@@ -344,8 +348,7 @@ struct width_stats {              // of one class
     int backoff;                   // doublings of the interval until the next
     float recent_n, recent_tokens; // drafted rounds of late, fading fast, their tokens …
     double recent_cost;            // … and cost
-    double plain;                  // cost that plain decoding of its tokens would have had
-    double loss;                   // cost beyond that; negative: gain, at most the credit
+    double credit;                 // plain steps that it may lose
 };
 struct width {
     struct width_costs costs;
@@ -353,6 +356,7 @@ struct width {
     int16_t budgets[WIDTH_BUDGETS_MAX]; // ascending, above 0
     enum width_class last;              // class of the last round
     int64_t n_plain;                    // plain rounds in a row
+    double pool;                        // plain steps that any class may lose beyond its credit
     struct width_stats stats[WIDTH_CLASSES];
 };
 // budgets NULL: about twenty from 1 to 63, and those that fill a width of the curves.
@@ -363,24 +367,29 @@ enum tern_status width_costs_set(struct width *w, const struct width_costs *cost
 // What a class starts from, as tokens per round with 1 … n nodes (ascending): rounds is its weight, in rounds.
 void width_prior_set(struct width *w, enum width_class text, const float *tokens, int n, float rounds);
 struct width_choice width_choose(const struct width *w, const struct width_input *in);
-// After a round: n_drafted nodes were verified (0: plain, path is ignored) and path accepted. cost: what the round
-// took, in the curves' unit; 0: as they say. Beyond WIDTH_COST_OUTLIER times what they say it is taken for an
-// interruption.
-#define WIDTH_COST_OUTLIER 4.0
+// After a round: n_drafted nodes were verified (0: plain, path is ignored) and path accepted.
 void width_observe(struct width *w, const struct width_input *in, const struct width_choice *choice, int n_drafted,
-                   const struct accept_path *path, double cost);
+                   const struct accept_path *path);
+// One answer among its class: accepted tokens, and those that the class let expect. Starts as {0}.
+struct width_answer {
+    float got, expected;
+};
+float width_lean(const struct width_answer *a);
+void width_answer_observe(struct width_answer *a, const struct width_choice *choice, const struct accept_path *path);
 
 // Curves corrected by what rounds took. Costs given must exceed 0; about 2 µs a call.
-#define WIDTH_TIMES_KEEP 15
+#define WIDTH_TIMES_KEEP 31
+#define WIDTH_COST_OUTLIER 4.0f // a time counts as at most so many times the median
 struct width_series {
     float v[WIDTH_TIMES_KEEP]; // ring of log(measured / expected), without the load
     int n, at;
-    float median;
+    float median, level; // level: log of the mean without outliers, the correction
 };
 struct width_times {
     struct width_costs base;
-    struct width_series verify[WIDTH_ROWS_MAX], draft; // of each width of the curves
-    float load;                                        // log of what all costs are times the base of late
+    struct width_series verify[WIDTH_ROWS_MAX]; // of each width of the curves
+    struct width_series wider, draft;           // of all widths beyond one row; of drafts
+    float load;                                 // log of what all costs are times the base of late
 };
 void width_times_init(struct width_times *t, const struct width_costs *costs);
 // A step of so many rows with all that a round adds but the draft; a draft of so many nodes, catching up not included.
@@ -401,10 +410,15 @@ struct draft_auto {
 };
 struct draft_place {
     enum width_class text;
-    int64_t ctx;    // committed positions
-    int behind;     // of these, not yet in the drafter's context
-    int budget_max; // most drafted tokens that fit
-    int match;      // tokens of the text's end that occurred before; 0: too few to draft from
+    int64_t ctx;                       // committed positions
+    int behind;                        // of these, not yet in the drafter's context
+    int budget_max;                    // most drafted tokens that fit
+    int match;                         // tokens of the text's end that occurred before; 0: too few to draft from
+    const struct draft_answer *answer; // NULL: nothing is known of this one yet
+};
+// How the two sources do in the answer at hand. Starts as {0}.
+struct draft_answer {
+    struct width_answer model, ngrams;
 };
 struct draft_round {
     enum draft_source source;
@@ -420,7 +434,7 @@ enum tern_status draft_auto_costs(struct draft_auto *a, const struct width_costs
 void draft_auto_choose(const struct draft_auto *a, const struct draft_place *at, struct draft_round *out);
 // After the round: n_drafted nodes were checked (0: a plain step) and path accepted (NULL: the answer ended in it, so
 // it says nothing). draft_cost: of its draft, cost: of everything, in the curves' unit.
-void draft_auto_learn(struct draft_auto *a, const struct draft_round *round, int n_drafted,
+void draft_auto_learn(struct draft_auto *a, struct draft_answer *answer, const struct draft_round *round, int n_drafted,
                       const struct accept_path *path, double draft_cost, double cost);
 
 // What kind of text an answer is in, from its bytes so far: fences, line shapes and the share of certain signs in the

@@ -26,10 +26,11 @@
 #define WIDEN_FACTOR 2      // widest step
 #define WIDEN_OPTIMISM 2.0f // standard deviations
 #define WIDEN_GAIN 1.01     // that the optimist must see
-#define PROBE_SHARE 0.25f   // of the loss bound that probing may use
+#define PROBE_SHARE 0.5f    // of the loss bound that probing may use
 #define PROBE_BACKOFF 2     // doublings at most
 #define DOUBT_ROUNDS 6.0f   // weight that what was learned keeps after a doubt
 #define PROBE_OPTIMISM 1.0f // standard deviations
+#define LEAN_TOKENS 3.0f    // accepted tokens as expected that every answer starts with
 
 // Tokens per round of a tree with so many drafted nodes, pooled over chat, story, math, code and tool prompts (a small
 // trained DSpark drafter, parent-conditioned trees): only the start of what is learned.
@@ -42,7 +43,7 @@ static const int16_t budgets_default[] = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16
 _Static_assert(ARRAY_LEN(budgets_default) + WIDTH_ROWS_MAX <= WIDTH_BUDGETS_MAX, "room for every width of the curves");
 
 static void stats_init(struct width_stats *s) {
-    *s = (struct width_stats){.n_rounds = 0};
+    *s = (struct width_stats){.credit = (double)WIDTH_LOSS_CLASS};
     for (size_t i = 1; i < ARRAY_LEN(prior_points); i++) {
         int from = prior_points[i - 1].n, to = prior_points[i].n;
         for (int k = from + 1; k <= to; k++) {
@@ -82,6 +83,7 @@ enum tern_status width_init(struct width *w, const struct width_costs *costs, co
     }
     if (!budgets) w->n_budgets = budgets_make(costs, w->budgets);
     for (int c = 0; c < WIDTH_CLASSES; c++) stats_init(&w->stats[c]);
+    w->pool = (double)WIDTH_LOSS_START;
     return TERN_OK;
 }
 
@@ -187,12 +189,18 @@ static void arms_set(const struct width *w, const struct width_input *in, struct
     }
 }
 
-// What the class may still lose: its own share, or what the others have left of the start's allowance.
+// What the class may still lose: its own credit, then the common pool. In plain steps, so a machine that gets slower
+// changes nothing.
 static double credit_of(const struct width *w, const struct width_stats *s, double plain) {
-    double start = (double)WIDTH_LOSS_START * plain;
-    for (int c = 0; c < WIDTH_CLASSES; c++)
-        if (&w->stats[c] != s) start -= MAX(w->stats[c].loss - (double)WIDTH_LOSS_MAX * w->stats[c].plain, 0);
-    return MAX(start, (double)WIDTH_LOSS_MAX * s->plain) - s->loss;
+    return (s->credit + w->pool) * plain;
+}
+
+// A round gained so many plain steps (lost, below 0) and gave n_tokens.
+static void credit_move(struct width *w, struct width_stats *s, double gain, int n_tokens) {
+    s->credit += gain + (double)WIDTH_LOSS_MAX * n_tokens;
+    double over = s->credit < 0 ? s->credit : MAX(s->credit - (double)WIDTH_CREDIT_MAX, 0);
+    s->credit -= over;
+    w->pool = MIN(w->pool + over, (double)WIDTH_LOSS_START);
 }
 
 // The best affordable arm, plain included.
@@ -205,7 +213,10 @@ static int best_arm(const struct arms *a, const float tokens[TREE_NODES_MAX], do
         c[n] = a->cost[i];
         at[n++] = i;
     }
-    return at[width_maximise(t, c, n, rate)];
+    int best = width_maximise(t, c, n, rate);
+    if (best == 0 || *rate > (double)(WIDTH_GAIN_MIN * t[0] / c[0])) return at[best];
+    *rate = (double)(t[0] / c[0]);
+    return 0;
 }
 
 // ------------------------------------------------------------------------------------------------------------ choice
@@ -254,6 +265,10 @@ struct width_choice width_choose(const struct width *w, const struct width_input
     float tokens[TREE_NODES_MAX];
     arms_set(w, in, &a);
     expect_tokens(s, tokens);
+    float expected[TREE_NODES_MAX];
+    memcpy(expected, tokens, sizeof expected);
+    for (int k = 1; k < TREE_NODES_MAX && in->lean > 0; k++)
+        tokens[k] = MIN(1 + in->lean * (tokens[k] - 1), (float)(k + 1));
     double credit = credit_of(w, s, (double)a.cost[0]), rate = 0, rate_free = 0;
     int at = best_arm(&a, tokens, credit, &rate), wanted = best_arm(&a, tokens, (double)INFINITY, &rate_free);
     enum width_reason reason = WIDTH_BEST;
@@ -268,6 +283,7 @@ struct width_choice width_choose(const struct width *w, const struct width_input
         reason = at > 0 ? WIDTH_PROBE : WIDTH_PLAIN_BEST;
     }
     struct width_choice c = {.budget = a.budgets[at], .reason = reason, .tokens = tokens[a.budgets[at]]};
+    c.expected = expected[a.budgets[at]];
     c.off = at == 0 && w->n_plain >= WIDTH_OFF_ROUNDS;
     c.gain = c.tokens / a.cost[at] * a.cost[0];
     return c;
@@ -301,7 +317,7 @@ static void doubt(struct width_stats *s, const struct width_choice *choice, int 
 }
 
 void width_observe(struct width *w, const struct width_input *in, const struct width_choice *choice, int n_drafted,
-                   const struct accept_path *path, double measured) {
+                   const struct accept_path *path) {
     struct width_stats *s = &w->stats[in->text];
     double plain = (double)width_cost_round(&w->costs, 0, in->ctx), cost = plain;
     int n_tokens = 1;
@@ -310,15 +326,13 @@ void width_observe(struct width *w, const struct width_input *in, const struct w
     if (n_drafted > 0) {
         cost = (double)width_cost_round(&w->costs, n_drafted, in->ctx) +
                (double)w->costs.catch_up * (double)MAX(in->pending, 0);
-        if (measured > 0) cost = MIN(measured, WIDTH_COST_OUTLIER * cost);
         n_tokens = path->n;
         learn(s, n_drafted, path);
         doubt(s, choice, n_tokens, cost, plain);
     }
     s->n_rounds++;
     s->n_tokens += n_tokens;
-    s->plain += plain * n_tokens;
-    s->loss = MAX(s->loss + cost - plain * n_tokens, -(double)WIDTH_CREDIT_MAX * plain);
+    credit_move(w, s, n_tokens - cost / plain, n_tokens);
     w->n_plain = n_drafted > 0 ? 0 : w->n_plain + 1;
     w->last = in->text;
     if (choice->reason == WIDTH_EXPLORE || choice->reason == WIDTH_PROBE) {
@@ -329,4 +343,11 @@ void width_observe(struct width *w, const struct width_input *in, const struct w
         if (is_probe || !better) s->backoff = MIN(s->backoff + 1, is_probe ? PROBE_BACKOFF : WIDEN_BACKOFF);
         if (is_probe && plain * n_tokens > cost) s->backoff = 0;
     }
+}
+
+float width_lean(const struct width_answer *a) { return (a->got + LEAN_TOKENS) / (a->expected + LEAN_TOKENS); }
+
+void width_answer_observe(struct width_answer *a, const struct width_choice *choice, const struct accept_path *path) {
+    a->expected += choice->expected - 1;
+    a->got += (float)(path->n - 1);
 }

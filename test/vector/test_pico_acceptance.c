@@ -15,7 +15,7 @@ static const struct {
 } modes[] = {
     {"chain of 9", TERN_DRAFT_CHAIN, 9, 3.25},
     {"tree of 8", TERN_DRAFT_TREE, 8, 3.50},
-    {"tree of 46", TERN_DRAFT_TREE, 46, 4.43},
+    {"tree of 46", TERN_DRAFT_TREE, 46, 4.67},
 };
 #define ERROR_MAX 0.05
 #define TREE_OVER_CHAIN_MIN 1.30

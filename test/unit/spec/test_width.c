@@ -104,13 +104,13 @@ static struct accept_path run_round(struct run *r, int stream, enum width_class 
     path_draw(stream, &r->seed, &full);
     p = full;
     p.n = accept_tokens(&full, c.budget);
-    width_observe(&r->w, &in, &c, c.budget, &p, 0);
+    width_observe(&r->w, &in, &c, c.budget, &p);
     double unit = (double)width_cost_round(&r->w.costs, 0, 100);
     r->cost += (double)width_cost_round(&r->w.costs, c.budget, 100);
     r->plain += unit * p.n;
     r->n_tokens += p.n;
     r->n_drafted += c.budget > 0;
-    double allowed = MAX((double)WIDTH_LOSS_START * unit, (double)WIDTH_LOSS_MAX * r->plain);
+    double allowed = (double)(WIDTH_LOSS_START + WIDTH_LOSS_CLASS) * unit + (double)WIDTH_LOSS_MAX * r->plain;
     r->over = MAX(r->over, (r->cost - r->plain - allowed) / unit);
     return full;
 }
@@ -154,7 +154,8 @@ static void test_hopeless_start(void **state) {
         run_init(&r, curves[c].costs, 3);
         for (int i = 0; i < 100; i++) run_round(&r, HOPELESS, WIDTH_PROSE);
         double unit = (double)width_cost_round(curves[c].costs, 0, 100);
-        assert_true(r.cost - r.plain <= (double)WIDTH_LOSS_START * unit + 1e-3);
+        assert_true(r.cost - r.plain <=
+                    (double)(WIDTH_LOSS_START + WIDTH_LOSS_CLASS) * unit + (double)WIDTH_LOSS_MAX * r.plain + 1e-3);
     }
 }
 
@@ -313,7 +314,7 @@ static void test_pending_and_off(void **state) {
     assert_int_equal(c.budget, 0);
     assert_int_equal(c.reason, WIDTH_NO_CREDIT);
     assert_false(c.off);
-    for (int i = 0; i < WIDTH_OFF_ROUNDS; i++) width_observe(&w, &in, &c, 0, NULL, 0);
+    for (int i = 0; i < WIDTH_OFF_ROUNDS; i++) width_observe(&w, &in, &c, 0, NULL);
     assert_true(width_choose(&w, &in).off);
     in.pending = 0;
     assert_true(width_choose(&w, &in).budget > 0);
