@@ -85,7 +85,7 @@ enum tern_class {
 // Speculative decoding: several tokens are guessed and checked by one run of the model. The text is that of plain
 // decoding, token by token, sampled or not; only the speed differs. Trees and chains need a draft model.
 enum tern_draft {
-    TERN_DRAFT_DEFAULT, // of an engine: off; of a request: what the engine does
+    TERN_DRAFT_DEFAULT, // of an engine: auto; of a request: what the engine does
     TERN_DRAFT_AUTO,    // as many drafted tokens as are expected to pay here, which may be none
     TERN_DRAFT_OFF,
     TERN_DRAFT_CHAIN,           // the drafter's single best guess
@@ -118,7 +118,8 @@ struct tern_engine_options {
     bool pack_cache; // keep packed weights in $XDG_CACHE_HOME/tern between runs, use kept profiles (default true)
     // A draft model made for this model (DSpark or DFlash): a GGUF file or a folder. NULL: none.
     const char *draft_path;
-    enum tern_draft draft; // what requests do that say nothing; auto measures this machine's costs at open
+    enum tern_draft draft; // what requests do that say nothing; auto with a draft model measures costs at open unless a
+                           // profile is kept (tern_engine_calibrate)
     int draft_max;         // drafted tokens of a round at most, 1..TERN_DRAFT_MAX; 0: by the mode
     uint64_t memory_max;   // refuse to open when the worst case needs more bytes; 0: what the machine has
     // Called during loading from the opening thread: stage name, done and total in bytes. Returning false cancels.

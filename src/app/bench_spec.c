@@ -6,6 +6,7 @@
 
 #include "bench_prompts.h"
 #include "bench_spec.h"
+#include "bench_stats.h"
 
 #include <stdlib.h>
 
@@ -36,6 +37,7 @@ struct mode_result {
     struct sha256 sha;
     char digest[65];
     float *per_request; // [n_prompts] tokens per step
+    double *seconds;    // [n_prompts] of all repeats
     int n_requests;
 };
 struct bench {
@@ -87,6 +89,7 @@ static int prompt_run(struct bench *b, int prompt, int mode, bool first) {
     else if (v.finish == TERN_FINISH_CANCELLED)
         code = EXIT_INTERRUPTED;
     if (code == EXIT_DONE) {
+        r->seconds[prompt] += v.usage.answer_s;
         tally_add(&r->all, &v.usage, first);
         tally_add(&r->by_category[p->category], &v.usage, first);
         if (first) {
@@ -205,6 +208,19 @@ static bool tokens_same(const struct bench *b) {
     return true;
 }
 
+// Prompt by prompt, plain's seconds over auto's: median and interval. category -1: all.
+static struct stats_interval auto_over_plain(const struct bench *b, int category) {
+    double plain[STATS_MAX], own[STATS_MAX];
+    int n = 0;
+    for (int i = 0; i < b->prompts.n && n < STATS_MAX; i++) {
+        double p = b->results[MODE_PLAIN].seconds[i], a = b->results[MODE_AUTO].seconds[i];
+        if ((category >= 0 && b->prompts.items[i].category != category) || !(p > 0) || !(a > 0)) continue;
+        plain[n] = p;
+        own[n++] = a;
+    }
+    return n > 0 ? stats_paired_ratio(plain, own, n) : (struct stats_interval){0};
+}
+
 static double auto_over_plain_min(const struct bench *b) {
     double least = share(speed(&b->results[MODE_AUTO].all), speed(&b->results[MODE_PLAIN].all));
     for (int k = 0; k < b->prompts.n_categories; k++)
@@ -251,7 +267,21 @@ static void results_json(struct bench *b) {
     if (b->results[MODE_TREE].ran && b->results[MODE_CHAIN].ran)
         field(&w, "tree_over_chain",
               share(per_step(&b->results[MODE_TREE].all), per_step(&b->results[MODE_CHAIN].all)));
-    if (b->results[MODE_AUTO].ran) field(&w, "auto_over_plain_min", auto_over_plain_min(b));
+    if (b->results[MODE_AUTO].ran) {
+        field(&w, "auto_over_plain_min", auto_over_plain_min(b));
+        json_write_key(&w, "auto_over_plain_of_prompts");
+        json_write_object(&w);
+        for (int k = -1; k < b->prompts.n_categories; k++) {
+            struct stats_interval v = auto_over_plain(b, k);
+            json_write_key(&w, k < 0 ? "all" : b->prompts.categories[k]);
+            json_write_object(&w);
+            field(&w, "median", v.mid);
+            field(&w, "low", v.lo);
+            field(&w, "high", v.hi);
+            json_write_object_end(&w);
+        }
+        json_write_object_end(&w);
+    }
     json_write_object_end(&w);
     buf_putc(&out, '\n');
     out_put(buf_str(&out));
@@ -321,7 +351,8 @@ int bench_spec_run(const struct command *c, const struct spec_bench_opts *o, str
                  mode_wanted(o->modes, modes[m].name);
         sha256_init(&r->sha);
         r->per_request = mem_calloc((size_t)b->prompts.n + 1, sizeof *r->per_request);
-        if (!r->per_request) code = EXIT_FAILED;
+        r->seconds = mem_calloc((size_t)b->prompts.n + 1, sizeof *r->seconds);
+        if (!r->per_request || !r->seconds) code = EXIT_FAILED;
     }
     if (code == EXIT_DONE) code = all_run(b);
     if (code == EXIT_DONE) {
@@ -332,7 +363,10 @@ int bench_spec_run(const struct command *c, const struct spec_bench_opts *o, str
         if (!tokens_same(b)) code = EXIT_FAILED;
     }
 done:
-    for (int m = 0; m < MODES_N; m++) mem_free(b->results[m].per_request);
+    for (int m = 0; m < MODES_N; m++) {
+        mem_free(b->results[m].per_request);
+        mem_free(b->results[m].seconds);
+    }
     tern_session_close(b->session);
     prompt_set_release(&b->prompts);
     mem_free(b);

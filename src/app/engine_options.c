@@ -32,7 +32,7 @@ void model_opts_table(struct model_opts *o, struct opt table[MODEL_OPTS_N]) {
         {"--draft-model", 0, "PATH", OPT_TEXT, &e->draft_path, 0, 0,
          "draft model of this model: GGUF file or folder (DSpark, DFlash)"},
         {"--draft", 0, "MODE", OPT_TEXT, &o->draft, 0, 0,
-         "guess ahead: off (default), chain, tree, ngram, auto (what pays by costs measured at start)"},
+         "guess ahead: auto (default: what pays here, which may be nothing), off, chain, tree, ngram"},
         {"--draft-max", 0, "N", OPT_INT, &e->draft_max, 1, TERN_DRAFT_MAX,
          "guessed tokens checked at once, at most (default: by the mode)"},
         {"--memory", 0, "BYTES", OPT_U64, &e->memory_max, 0, 9e18, "refuse to start when more may be needed"},
@@ -96,8 +96,6 @@ int model_opts_finish(const struct command *c, struct model_opts *o) {
     if (o->numerics && !name_find(o->numerics, classes, 3, &i))
         return usage_error(c, "--class wants int8 or fp32, not '%s'", o->numerics);
     if (o->numerics) o->engine.numerics = (enum tern_class)i;
-    if (o->engine.draft_path && !o->draft && o->engine.draft == TERN_DRAFT_DEFAULT)
-        return usage_error(c, "--draft-model wants --draft too: chain, tree or auto");
     if (o->draft && !draft_mode_find(o->draft, &o->engine.draft))
         return usage_error(c, "--draft wants one of " DRAFT_MODE_NAMES ", not '%s'", o->draft);
     o->engine.pack_cache = !o->no_pack_cache;

@@ -89,7 +89,7 @@ static void note_set(struct tern_engine *e, bool is_plain) {
 enum tern_status engine_draft_open(struct tern_engine *e, struct tern_err *err) {
     const struct tern_engine_options *o = &e->options;
     struct engine_draft *d = &e->draft;
-    d->mode = o->draft == TERN_DRAFT_DEFAULT ? TERN_DRAFT_OFF : o->draft;
+    d->mode = o->draft == TERN_DRAFT_DEFAULT ? TERN_DRAFT_AUTO : o->draft;
     d->max = o->draft_max;
     if (o->draft_path && e->window > 1) {
         TRY(engine_progress(e, "opening the draft model", 0, 1, err));

@@ -60,7 +60,6 @@ refused 2 run -m $script_model --draft-max 64 s01
 refused 1 run -m $script_model --draft tree s01
 want_in 'no draft model' err 'draft model'
 refused 1 run -m $script_model --draft tree --draft-model models/pico-dspark.gguf s01
-refused 2 run --draft-model models/pico-dspark.gguf hello
 refused 1 run -m $script_model --draft tree --draft-model /nonexistent.gguf s01
 refused 2 bench -m $script_model --each 3
 refused 1 bench -m $script_model --spec --prompts /nonexistent.jsonl

@@ -2,8 +2,8 @@
 // n-grams would have got (test/data/spec/paths.txt, by `tern study acceptance --paths`), and what rounds of all widths
 // took on a machine that was quiet or busy (times_*.txt, by `tern bench --replay … --record`: drafted tokens, time of
 // the draft, time of the round, in ns, in the order in which they ran). The chooser sees the recorded times in their
-// order, outliers and all. It is judged by the means of the measurements around each, with times beyond four medians counted as
-// that: interruptions hit time, not widths, and a few of them would decide everything.
+// order, outliers and all. It is judged by the means of the measurements around each, with times beyond four medians
+// counted as that: interruptions hit time, not widths, and a few of them would decide everything.
 #include "base/base.h"
 #include "spec/spec.h"
 
@@ -121,8 +121,8 @@ static int recorded_width(const struct times *t, int k) {
     return k;
 }
 
-// The next measurement of width k at or after the clock, which each round moves on: so what happened to the machine at a
-// time happens to all widths.
+// The next measurement of width k at or after the clock, which each round moves on: so what happened to the machine at
+// a time happens to all widths.
 static int sample_next(struct times *t, int k) {
     if (++t->clock == t->n_all) t->clock = 0;
     if (t->clock == 0) memset(t->at, 0, sizeof t->at);
@@ -218,7 +218,8 @@ static void calibrate(const struct times *t, double wrong, struct width_costs *o
 }
 
 // Least gain of a category, and of everything. A machine whose other work takes most of it, while two threads wait for
-// one another (busy2: plain steps of 3 to 60 ms), shows no width's cost within an answer; what is held there is the sum.
+// one another (busy2: plain steps of 3 to 60 ms), shows no width's cost within an answer; what is held there is the
+// sum.
 static const struct { double category, all; } bars[ARRAY_LEN(machines)] = {{0.99, 1.1}, {0.99, 1.1}, {0.9, 0.99}};
 
 static bool report(const char *what, const struct times *t, const struct totals *s) {
