@@ -55,7 +55,7 @@ static void read_paths(void) {
             assert_true(n_answers + 1 < PROMPTS_MAX);
             for (w->category = 0; w->category < n_categories && strcmp(categories[w->category], category) != 0;)
                 w->category++;
-            if (w->category == n_categories) strcpy(categories[n_categories++], category);
+            if (w->category == n_categories) memcpy(categories[n_categories++], category, sizeof category);
             w->first = n_anchors;
             n_answers++;
             continue;
