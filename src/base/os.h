@@ -25,6 +25,8 @@ void map_close(struct os_map *m);
 // Advice: the pages of [offset, offset+len) are not needed any more (dropped from this process) / needed soon.
 void map_drop(const struct os_map *m, size_t offset, size_t len);
 void map_prefetch(const struct os_map *m, size_t offset, size_t len);
+// Reads [offset, offset+len) of the file into out, past the map: it makes no page of the map resident. Any thread.
+enum tern_status map_read(const struct os_map *m, size_t offset, void *out, size_t len, struct tern_err *err);
 
 enum tern_status file_read_all(struct buf *out, const char *path, struct tern_err *err); // path "-": standard input
 // Writes to a temporary file beside path, fsyncs, renames over path, fsyncs the folder: all or nothing.

@@ -17,7 +17,8 @@
 #include <unistd.h>
 
 #define READ_PIECE ((size_t)64 << 10)
-#define WRITE_PIECE ((size_t)16 << 20) // one write call at most; macOS refuses over 2 GiB
+#define READ_PIECE_MAX ((size_t)1 << 30) // of one call: systems take no more than 2 GiB
+#define WRITE_PIECE ((size_t)16 << 20)   // one write call at most; macOS refuses over 2 GiB
 
 static _Atomic uint64_t fault_left; // 0: off
 static _Atomic int fault_errno;
@@ -98,6 +99,20 @@ void map_prefetch(const struct os_map *m, size_t offset, size_t len) {
     if (!m->data || offset >= m->size) return;
     size_t end = len > m->size - offset ? m->size : offset + len;
     map_advise(m, offset / page * page, end, MADV_WILLNEED);
+}
+
+enum tern_status map_read(const struct os_map *m, size_t offset, void *out, size_t len, struct tern_err *err) {
+    char *to = out;
+    while (len > 0) {
+        ssize_t n = pread(m->fd, to, MIN(len, READ_PIECE_MAX), (off_t)offset);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return err_set_errno(err, errno, "cannot read the file");
+        if (n == 0) return err_set(err, TERN_IO, "the file ends at byte %zu, %zu bytes are missing", offset, len);
+        to += n;
+        offset += (size_t)n;
+        len -= (size_t)n;
+    }
+    return TERN_OK;
 }
 
 bool os_read_small(const char *path, char *out, size_t cap) {

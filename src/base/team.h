@@ -16,16 +16,19 @@ struct team;
 struct team_options {
     int n_threads; // 0: one per usable fast core (physical, inside the affinity mask and cgroup quota)
     bool pin;
+    // Jobs may run on fewer members (team_member.n says how many) while other processes want the processors: a member
+    // that has lost its own for a time slice holds up all others, at every barrier.
+    bool yields;
 };
 struct team_member {
     struct team *team;
     int index; // 0 … n-1
-    int n;
+    int n;     // of this job: team_size, or fewer when the team yields
 };
 enum tern_status team_create(struct team **out, const struct team_options *options, struct tern_err *err);
 void team_free(struct team *t);
 int team_size(const struct team *t);
-// Runs fn on every member and returns when all have returned. Not reentrant: one job at a time per team.
+// Runs fn on every member of the job and returns when all have returned. Not reentrant: one job at a time per team.
 void team_run(struct team *t, void (*fn)(void *arg, const struct team_member *self), void *arg);
 // Inside a job: returns when every member has called it (all must).
 void team_barrier(const struct team_member *self);

@@ -50,6 +50,11 @@ static void test_map(void **state) {
     map_drop(&m, 0, SIZE_MAX);
     map_drop(&m, SIZE_MAX, 1);
     assert_memory_equal(m.data, "0123456789", 10); // advice changes no byte
+    char part[4] = "";
+    assert_ok(map_read(&m, 7, part, 3, &test_err));
+    assert_string_equal(part, "789");
+    assert_int_equal(map_read(&m, 8, part, 3, &err), TERN_IO); // one byte too many
+    assert_contains(err.message, "1 bytes are missing");
     map_close(&m);
     assert_ok(file_write_atomic(at("empty"), "", 0, &test_err));
     assert_ok(map_open(&m, at("empty"), &test_err));

@@ -184,10 +184,50 @@ static void test_create(void **state) {
     assert_int_equal(mem_stats_get().n_live, before.n_live);
 }
 
+struct late {
+    bool on;
+    int n; // members of the last job
+};
+static void late_job(void *arg, const struct team_member *self) {
+    struct late *l = arg;
+    if (self->index == 0) l->n = self->n;
+    if (l->on && self->index == 1) clock_sleep_ns(4000000);
+    team_barrier(self);
+}
+
+// A member that is waited for most of the time is left out of jobs, and comes back when all is well again.
+static void test_yields(void **state) {
+    (void)state;
+    struct cpu_topology cpus = cpu_topology_get();
+    if (cpus.n_logical < 2) skip(); // nobody yields where members take turns anyway
+    struct team *t = NULL;
+    struct late l = {.on = true};
+    assert_ok(team_create(&t, &(struct team_options){.n_threads = 2, .yields = true}, &test_err));
+    int i = 0;
+    for (; i < 1000 && l.n != 1; i++) team_run(t, late_job, &l);
+    assert_int_equal(l.n, 1);
+    assert_true(i > 2); // not because of one long wait
+    l.on = false;
+    for (i = 0; i < 4000 && l.n != 2; i++) {
+        team_run(t, late_job, &l);
+        clock_sleep_ns(5000000);
+    }
+    assert_int_equal(l.n, 2);
+    team_free(t);
+    assert_ok(team_create(&t, &(struct team_options){.n_threads = 2}, &test_err));
+    l.on = true;
+    for (i = 0; i < 50; i++) {
+        team_run(t, late_job, &l);
+        assert_int_equal(l.n, 2); // only when asked
+    }
+    team_free(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_share),    cmocka_unit_test(test_small_jobs), cmocka_unit_test(test_barrier),
-        cmocka_unit_test(test_hot_cost), cmocka_unit_test(test_misuse),     cmocka_unit_test(test_create),
+        cmocka_unit_test(test_hot_cost), cmocka_unit_test(test_misuse),     cmocka_unit_test(test_yields),
+        cmocka_unit_test(test_create),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
