@@ -167,9 +167,9 @@ void op_kv_move(enum op_kv_type type, uint8_t *k_dst, uint8_t *v_dst, int pos_ds
 
 // The running result of one query head: max score, sum of exponentials, weighted sum of V (not yet divided).
 struct op_attn_part {
+    _Alignas(64) float out[OP_HEAD_DIM_MAX]; // at a cache line, for vector kernels
     float max;
     float sum;
-    float out[OP_HEAD_DIM_MAX];
 };
 // One block: the first n_pos (1..32) positions. q already carries the scale (q * attn_scale, rounded once).
 //   s[p]  = sum over d ascending of fma(q[d], k[d][p], acc)      (Q8: then * scale_k[p])

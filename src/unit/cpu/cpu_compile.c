@@ -229,7 +229,6 @@ static void carve_member(const struct prog *g, struct cpu_member *m, const struc
     if (!z->has_attn) return;
     m->split = carve(c, ATTN_PAIRS, sizeof *m->split);
     m->total = carve(c, ATTN_PAIRS, sizeof *m->total);
-    m->block = carve(c, ATTN_PAIRS, sizeof *m->block);
     m->q = carve(c, ATTN_PAIRS * (size_t)g->hyper->head_dim, sizeof(float));
     m->tail = carve(c, (window + 2 * OP_BLOCK) / OP_BLOCK, 2 * half);
     m->shifted = carve(c, 2, half);

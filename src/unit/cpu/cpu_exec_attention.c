@@ -92,7 +92,7 @@ struct attn_task {
     int window;     // of the layer; 0: none
     // By pair: its query, and its running results.
     const float *q[ATTN_PAIRS];
-    struct op_attn_part *split[ATTN_PAIRS], *total[ATTN_PAIRS], *block[ATTN_PAIRS];
+    struct op_attn_part *split[ATTN_PAIRS], *total[ATTN_PAIRS];
 };
 
 struct halves {
@@ -139,17 +139,19 @@ static void splits_end(const struct attn_task *t, int begin, int end, int b, int
         part_copy(t->splits ? partial_at(t, i, b / OP_ATTN_SPLIT) : t->total[i], t->split[i], t->head_dim);
 }
 
-// Block b for rows [begin, end) of the chunk, which all see the same n_pos of its positions and begin at the same
-// block. The first block of a split, or of a row, starts it, others join.
+// Block b for rows [begin, end) of the chunk, which begin at the same block, all see some of b's positions, and the
+// later ones no fewer; its first `skipped` positions are not in h. The first block of a split, or of a row, starts it,
+// others join.
 static void rows_run(const struct attn_task *t, int begin, int end, int b, const struct halves *h,
-                     const struct halves *next, int n_pos) {
+                     const struct halves *next, int skipped) {
     int b_first = row_first(t, begin) / OP_BLOCK;
     const struct cpu_kernels *k = &t->r->u->k;
-    int nq = t->n_queries, first = begin * nq, n = (end - begin) * nq;
+    const int32_t *n_visible = t->r->p->attn.n_visible + t->chunk->row;
+    int nq = t->n_queries, first = begin * nq, n = (end - begin) * nq, n_pos[ATTN_PAIRS];
     bool starts = b % OP_ATTN_SPLIT == 0 || b == b_first, ends = b % OP_ATTN_SPLIT == OP_ATTN_SPLIT - 1;
-    struct op_attn_part *const *parts = (starts ? t->split : t->block) + first;
-    k->attention_block[t->r->layout->kv_type](t->q + first, n, h->k, h->v, next->k, next->v, n_pos, t->head_dim, parts);
-    if (!starts) k->attention_combine(t->split + first, (const struct op_attn_part *const *)parts, n, t->head_dim);
+    for (int i = 0; i < n; i++) n_pos[i] = MIN(n_visible[begin + i / nq] - b * OP_BLOCK, OP_BLOCK) - skipped;
+    k->attention_block[t->r->layout->kv_type](t->q + first, n, h->k, h->v, next->k, next->v, n_pos, t->head_dim,
+                                              !starts, t->split + first);
     if (ends) splits_end(t, first, first + n, b, b_first);
     for (int i = begin; !ends && i < end; i++)
         if (b == row_blocks(t, i) - 1) splits_end(t, i * nq, (i + 1) * nq, b, b_first);
@@ -162,10 +164,10 @@ static struct halves table_block(const struct attn_task *t, int b) {
 }
 
 // The first block of a row's window, of which it sees the positions from `first` on.
-static void shifted_run(const struct attn_task *t, int row, int b, const struct halves *h, int first, int n_pos) {
+static void shifted_run(const struct attn_task *t, int row, int b, const struct halves *h, int first) {
     struct halves to = {t->m->shifted, t->m->shifted + t->r->layout->half_bytes};
     op_kv_shift(t->r->layout->kv_type, to.k, to.v, h->k, h->v, first, t->head_dim);
-    rows_run(t, row, row + 1, b, &to, &to, n_pos - first);
+    rows_run(t, row, row + 1, b, &to, &to, first);
 }
 
 // A block of the table for rows with a window.
@@ -176,18 +178,18 @@ static void windowed_block(const struct attn_task *t, int b, const struct halves
         end = i + 1;
         if (n_pos <= 0 || b < b_first) continue;
         if (b == b_first && first % OP_BLOCK != 0) {
-            shifted_run(t, i, b, here, first % OP_BLOCK, n_pos);
+            shifted_run(t, i, b, here, first % OP_BLOCK);
             continue;
         }
         for (; end < t->chunk->n_rows; end++)
             if (MIN(n_visible[end] - b * OP_BLOCK, OP_BLOCK) != n_pos || row_first(t, end) / OP_BLOCK != b_first ||
                 (b == b_first && row_first(t, end) != first))
                 break;
-        rows_run(t, i, end, b, here, next, n_pos);
+        rows_run(t, i, end, b, here, next, 0);
     }
 }
 
-// A block of the table for all rows that see some of it; neighbours that see as much go together.
+// A block of the table for all rows that see some of it, as far as neighbours see no less than those before them.
 static void shared_block(const struct attn_task *t, int b) {
     const int32_t *n_visible = t->r->p->attn.n_visible + t->chunk->row;
     struct halves here = table_block(t, b), next = here;
@@ -197,10 +199,12 @@ static void shared_block(const struct attn_task *t, int b) {
         return;
     }
     for (int i = 0, end; i < t->chunk->n_rows; i = end) {
-        int n_pos = MIN(n_visible[i] - b * OP_BLOCK, OP_BLOCK);
-        for (end = i + 1; end < t->chunk->n_rows; end++)
-            if (MIN(n_visible[end] - b * OP_BLOCK, OP_BLOCK) != n_pos) break;
-        if (n_pos > 0) rows_run(t, i, end, b, &here, &next, n_pos);
+        end = i + 1;
+        if (n_visible[i] <= b * OP_BLOCK) continue;
+        while (end < t->chunk->n_rows &&
+               MIN(n_visible[end], (b + 1) * OP_BLOCK) >= MIN(n_visible[end - 1], (b + 1) * OP_BLOCK))
+            end++;
+        rows_run(t, i, end, b, &here, &next, 0);
     }
 }
 
@@ -242,17 +246,15 @@ static void tree_rows(const struct attn_task *t) {
     if (t->end <= t->chunk->n_blocks_shared) return;
     tail_begin(t);
     for (int i = 0; i < t->chunk->n_rows; i++) {
-        int n_visible = t->r->p->attn.n_visible[t->chunk->row + i];
         int end = MIN(t->end, row_blocks(t, i));
         tail_path(t, t->chunk->row + i);
         int first = row_first(t, i), b_first = first / OP_BLOCK;
         for (int b = MAX(MAX(t->begin, t->chunk->n_blocks_shared), b_first); b < end; b++) {
             struct halves h = tail_block(t, b);
-            if (b == b_first && first % OP_BLOCK != 0) {
-                shifted_run(t, i, b, &h, first % OP_BLOCK, MIN(n_visible - b * OP_BLOCK, OP_BLOCK));
-                continue;
-            }
-            rows_run(t, i, i + 1, b, &h, &h, MIN(n_visible - b * OP_BLOCK, OP_BLOCK));
+            if (b == b_first && first % OP_BLOCK != 0)
+                shifted_run(t, i, b, &h, first % OP_BLOCK);
+            else
+                rows_run(t, i, i + 1, b, &h, &h, 0);
         }
     }
 }
@@ -267,7 +269,6 @@ static void pairs_init(struct attn_task *t) {
         t->q[pair] = q;
         t->split[pair] = &t->m->split[pair];
         t->total[pair] = &t->m->total[pair];
-        t->block[pair] = &t->m->block[pair];
     }
 }
 

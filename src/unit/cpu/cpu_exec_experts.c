@@ -119,7 +119,7 @@ static void gate_up_run(const struct cpu_run *r, const struct team_member *self,
     int first = p->begin[e], n_rows = p->begin[e + 1] - first, begin, end;
     team_share(self, m[0]->n_tiles, 1, &begin, &end);
     struct cpu_strip s = {0};
-    while (cpu_strip_next(&s, n_rows, begin, end, m[0]->n_out)) {
+    while (cpu_strip_next(&s, 0, n_rows, begin, end, m[0]->n_out)) {
         size_t stride = (size_t)(s.tile_end - s.tile) * CPU_TILE, n = (size_t)m[0]->n_out;
         cpu_product(r, m[0], a, first + s.row, s.n_rows, s.tile, s.tile_end, temp[0], stride);
         cpu_product(r, m[1], a, first + s.row, s.n_rows, s.tile, s.tile_end, temp[1], stride);
@@ -138,7 +138,7 @@ static void down_run(const struct cpu_run *r, const struct team_member *self, co
     int first = p->begin[e], n_rows = p->begin[e + 1] - first;
     size_t cols = (size_t)op->out_cols[2];
     struct cpu_strip s = {0};
-    while (cpu_strip_next(&s, n_rows, begin, end, m->n_out)) {
+    while (cpu_strip_next(&s, 0, n_rows, begin, end, m->n_out)) {
         size_t stride = (size_t)(s.tile_end - s.tile) * CPU_TILE;
         cpu_product(r, m, a, first + s.row, s.n_rows, s.tile, s.tile_end, temp, stride);
         for (int i = 0; i < s.n_rows; i++) {

@@ -1,9 +1,10 @@
 // Products: preparing rows (norm, int8), splitting tiles over the team, and what happens to a product's result.
 //
 // Rows are prepared once per op, by the members in shares, or by each for itself when that is cheaper than a barrier.
-// Then every member multiplies all rows by its share of the op's tiles, of all its weights together. A plain result is
-// written where it belongs; one that is added to the residual, gated, or searched for its largest value passes a strip
-// buffer that stays in the member's cache, so logits of all rows never exist unless asked for.
+// Then every member multiplies all rows by its share of the op's tiles, of all its weights together; with many rows,
+// its share of the rows by all tiles, which needs no barrier and rearranges a row for the kernels once. A plain result
+// is written where it belongs; one that is added to the residual, gated, or searched for its largest value passes a
+// strip buffer that stays in the member's cache, so logits of all rows never exist unless asked for.
 #include "base/base.h"
 #include "unit/cpu/cpu_unit.h"
 #include <math.h>
@@ -46,9 +47,22 @@ static void act_rows(const struct cpu_run *r, const struct cpu_op *op, const str
     }
 }
 
+// Rows of an op that this member works on by itself: those it multiplies by every tile, or all of them.
+struct rows {
+    int begin, end;
+    bool shared_out; // by rows
+};
+static struct rows rows_share(const struct cpu_run *r, const struct team_member *self) {
+    struct rows rows = {0, r->n_rows, false};
+    if (self->n == 1 || r->n_rows < LINEAR_BY_ROWS * self->n) return rows;
+    rows.shared_out = true;
+    team_share(self, r->n_rows, CPU_ROWS_FEW, &rows.begin, &rows.end);
+    return rows;
+}
+
 // The op's rows ready for products. Time goes to RMSNORM in the profile, with or without a norm.
 static struct cpu_act act_prepare(struct cpu_run *r, const struct team_member *self, const struct cpu_op *op,
-                                  int n_rows) {
+                                  int n_rows, const struct rows *rows) {
     struct cpu_member *m = &r->p->members[self->index];
     size_t stride = (size_t)int_round_up(op->n_in, 64);
     bool alone = self->n > 1 && (size_t)n_rows * stride <= ACT_PRIVATE_VALUES;
@@ -57,9 +71,15 @@ static struct cpu_act act_prepare(struct cpu_run *r, const struct team_member *s
     a.scale_stride = stride / OP_GROUP;
     if (op->norm || (op->forms & (ACT_GROUPS | ACT_WHOLE))) {
         int begin = 0, end = n_rows;
-        if (!alone) team_share(self, n_rows, 1, &begin, &end);
+        bool own = rows && rows->shared_out; // no other member reads them
+        if (own) {
+            begin = rows->begin;
+            end = rows->end;
+        } else if (!alone) {
+            team_share(self, n_rows, 1, &begin, &end);
+        }
         act_rows(r, op, &a, m->row, begin, end);
-        if (!alone) team_barrier(self);
+        if (!alone && !own) team_barrier(self);
     }
     if (!op->norm) { // float products read the value itself
         a.x = op->in[0];
@@ -90,29 +110,35 @@ void cpu_product(const struct cpu_run *r, const struct cpu_matrix *m, const stru
     r->u->k.linear[m->pack][n == 1 ? 0 : n <= CPU_ROWS_FEW ? 1 : 2](&args);
 }
 
-bool cpu_strip_next(struct cpu_strip *s, int n_rows, int begin, int end, int n_out) {
-    if (s->n_rows == 0) *s = (struct cpu_strip){.n_rows = MIN(STRIP_ROWS, n_rows), .tile_end = begin};
-    if (s->tile_end >= end) {
+bool cpu_strip_next(struct cpu_strip *s, int row_begin, int row_end, int begin, int end, int n_out) {
+    if (row_begin >= row_end || begin >= end) return false;
+    int width = STRIP_FLOATS / (MIN(STRIP_ROWS, row_end - row_begin) * CPU_TILE);
+    if (s->n_rows == 0) {
+        s->row = row_begin;
+        s->tile = begin;
+    } else {
         s->row += s->n_rows;
-        s->n_rows = MIN(STRIP_ROWS, n_rows - s->row);
-        s->tile_end = begin;
+        if (s->row >= row_end) {
+            s->row = row_begin;
+            s->tile = s->tile_end;
+        }
     }
-    if (s->n_rows <= 0 || begin >= end) return false;
-    s->tile = s->tile_end;
-    s->tile_end = MIN(s->tile + STRIP_FLOATS / (s->n_rows * CPU_TILE), end);
+    if (s->tile >= end) return false;
+    s->n_rows = MIN(STRIP_ROWS, row_end - s->row);
+    s->tile_end = MIN(s->tile + width, end);
     s->first = s->tile * CPU_TILE;
     s->n = MIN(s->tile_end * CPU_TILE, n_out) - s->first;
     return true;
 }
 
 static void strips_run(const struct cpu_run *r, const struct team_member *self, const struct cpu_op *op,
-                       const struct cpu_act *a, int w, int begin, int end) {
+                       const struct cpu_act *a, int w, struct rows rows, int begin, int end) {
     const struct cpu_kernels *k = &r->u->k;
     float *const *temp = r->p->members[self->index].temp;
     bool gelu = r->p->prog->hyper->ffn_gelu;
     size_t cols = (size_t)op->out_cols[w];
     struct cpu_strip s = {0};
-    while (cpu_strip_next(&s, r->n_rows, begin, end, op->m[w]->n_out)) {
+    while (cpu_strip_next(&s, rows.begin, rows.end, begin, end, op->m[w]->n_out)) {
         size_t stride = (size_t)(s.tile_end - s.tile) * CPU_TILE;
         cpu_product(r, op->m[w], a, s.row, s.n_rows, s.tile, s.tile_end, temp[0], stride);
         if (op->op->swiglu) cpu_product(r, op->m[1], a, s.row, s.n_rows, s.tile, s.tile_end, temp[1], stride);
@@ -128,30 +154,36 @@ static void strips_run(const struct cpu_run *r, const struct team_member *self, 
     }
 }
 
-// Tiles [begin, end) of weight w. Kernels write whole tiles, so a last one that is not full takes a detour.
+// Rows by tiles [begin, end) of weight w. Kernels write whole tiles, so a last one that is not full takes a detour.
 static void weight_run(const struct cpu_run *r, const struct team_member *self, const struct cpu_op *op,
-                       const struct cpu_act *a, int w, int begin, int end) {
-    if (begin >= end) return;
+                       const struct cpu_act *a, int w, struct rows rows, int begin, int end) {
+    if (begin >= end || rows.begin >= rows.end) return;
     int full = op->op->swiglu || op->op->add ? begin : MIN(end, op->m[w]->n_out / CPU_TILE);
+    size_t cols = (size_t)op->out_cols[w];
     if (begin < full)
-        cpu_product(r, op->m[w], a, 0, r->n_rows, begin, full, op->out[w] + (size_t)begin * CPU_TILE,
-                    (size_t)op->out_cols[w]);
-    strips_run(r, self, op, a, w, MAX(begin, full), end);
+        cpu_product(r, op->m[w], a, rows.begin, rows.end - rows.begin, begin, full,
+                    op->out[w] + (size_t)rows.begin * cols + (size_t)begin * CPU_TILE, cols);
+    strips_run(r, self, op, a, w, rows, MAX(begin, full), end);
 }
 
 void cpu_exec_linear(struct cpu_run *r, const struct team_member *self, const struct cpu_op *op) {
-    struct cpu_act a = act_prepare(r, self, op, r->n_rows);
+    struct rows rows = rows_share(r, self);
+    bool part = r->p->prog->spec.kind == PROG_LINEAR && r->s->out_end > 0;
+    if (part) rows = (struct rows){0, r->n_rows, false};
+    struct cpu_act a = act_prepare(r, self, op, r->n_rows, &rows);
     int n_w = op->op->swiglu ? 1 : op->n_m, begin, end, total = 0;
-    if (r->p->prog->spec.kind == PROG_LINEAR && r->s->out_end > 0) {
+    if (part) {
         int first = r->s->out_begin / CPU_TILE, last = int_div_up(r->s->out_end, CPU_TILE);
         team_share(self, last - first, 1, &begin, &end);
-        weight_run(r, self, op, &a, 0, first + begin, first + end);
+        weight_run(r, self, op, &a, 0, rows, first + begin, first + end);
         return;
     }
     for (int w = 0; w < n_w; w++) total += op->m[w]->n_tiles;
-    team_share(self, total, 1, &begin, &end);
+    begin = 0;
+    end = total;
+    if (!rows.shared_out) team_share(self, total, 1, &begin, &end);
     for (int w = 0, at = 0; w < n_w; at += op->m[w]->n_tiles, w++)
-        weight_run(r, self, op, &a, w, MAX(begin - at, 0), MIN(end - at, op->m[w]->n_tiles));
+        weight_run(r, self, op, &a, w, rows, MAX(begin - at, 0), MIN(end - at, op->m[w]->n_tiles));
 }
 
 // ---------------------------------------------------------------------------------------------------------- the head
@@ -204,7 +236,7 @@ void cpu_exec_head(struct cpu_run *r, const struct team_member *self, const stru
     if (r->n_out == 0) return;
     if (outputs & PROG_OUT_HIDDEN) hidden_rows(r, self, op);
     if (!(outputs & (PROG_OUT_LOGITS | PROG_OUT_ARGMAX))) return;
-    struct cpu_act a = act_prepare(r, self, op, r->n_out);
+    struct cpu_act a = act_prepare(r, self, op, r->n_out, NULL);
     struct cpu_member *m = &r->p->members[self->index];
     struct prog_argmax *best = outputs & PROG_OUT_ARGMAX ? m->best : NULL;
     float *logits = outputs & PROG_OUT_LOGITS ? cpu_port(r, PORT_LOGITS) : NULL;
@@ -212,7 +244,7 @@ void cpu_exec_head(struct cpu_run *r, const struct team_member *self, const stru
     int begin, end, n_vocab = op->m[0]->n_out;
     team_share(self, op->m[0]->n_tiles, 1, &begin, &end);
     struct cpu_strip s = {0};
-    while (cpu_strip_next(&s, r->n_out, begin, end, n_vocab)) {
+    while (cpu_strip_next(&s, 0, r->n_out, begin, end, n_vocab)) {
         bool direct = logits && s.tile_end * CPU_TILE <= n_vocab; // kernels write whole tiles
         size_t stride = direct ? (size_t)n_vocab : (size_t)(s.tile_end - s.tile) * CPU_TILE;
         float *y = direct ? logits + (size_t)s.row * (size_t)n_vocab + (size_t)s.first : m->temp[0];

@@ -115,12 +115,13 @@ typedef void (*cpu_axpy_fn)(float a, const float *x, int n, float *y);
 typedef void (*cpu_conv_gate_fn)(const float *bcx, int n, float *u_out);
 typedef void (*cpu_short_conv_fn)(const float *const *u, const float *taps_by_tap, int len, int n, const float *c,
                                   float *y);
-// Up to CPU_ATTN_QUERIES query heads that share one K/V head, over one block; parts[i] gets query i's partial. The
-// block at k_next and v_next is fetched into the cache meanwhile.
+// Up to CPU_ATTN_QUERIES query heads that share one K/V head, over one block, of which query i sees the first n_pos[i]
+// positions (1 … 32, never fewer than query i - 1). parts[i] gets query i's partial, or, when join is set, is combined
+// with it. The block at k_next and v_next is fetched into the cache meanwhile.
 #define CPU_ATTN_QUERIES 64
 typedef void (*cpu_attention_block_fn)(const float *const *q, int n_q, const uint8_t *k_half, const uint8_t *v_half,
-                                       const uint8_t *k_next, const uint8_t *v_next, int n_pos, int head_dim,
-                                       struct op_attn_part *const *parts);
+                                       const uint8_t *k_next, const uint8_t *v_next, const int *n_pos, int head_dim,
+                                       bool join, struct op_attn_part *const *parts);
 // a[i] := a[i] combined with b[i], for i < n.
 typedef void (*cpu_attention_combine_fn)(struct op_attn_part *const *a, const struct op_attn_part *const *b, int n,
                                          int head_dim);

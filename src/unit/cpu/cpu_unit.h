@@ -103,6 +103,7 @@ struct cpu_act {
 // A product whose result is worked on (added, gated, searched) goes through a member's strip buffers: so many rows
 // times as many columns as fit. Kernels rearrange activations per call, so few rows and many columns cost least.
 #define STRIP_ROWS 64
+#define LINEAR_BY_ROWS 64 // from so many rows per member on, products are shared out by rows, not by columns
 #define STRIP_FLOATS (32 * 1024)
 #define ATTN_PAIRS 64      // (row, query head) pairs of one attention task
 #define ATTN_PARTIALS 4096 // stored split partials; bounds how many splits are in flight
@@ -135,12 +136,12 @@ struct expert_pairs {
 
 // What each member has for itself.
 struct cpu_member {
-    struct cpu_act act;                         // private activations
-    float *row;                                 // [n_in_max]: a normed row on its way to int8
-    float *temp[2];                             // [LINEAR_TEMP]: strips of a product
-    struct prog_argmax *best;                   // [n_out_max]
-    struct op_attn_part *split, *total, *block; // [ATTN_PAIRS] each
-    float *q;                                   // [ATTN_PAIRS][head_dim]: the task's queries side by side
+    struct cpu_act act;                 // private activations
+    float *row;                         // [n_in_max]: a normed row on its way to int8
+    float *temp[2];                     // [LINEAR_TEMP]: strips of a product
+    struct prog_argmax *best;           // [n_out_max]
+    struct op_attn_part *split, *total; // [ATTN_PAIRS] each
+    float *q;                           // [ATTN_PAIRS][head_dim]: the task's queries side by side
     struct expert_pairs pairs;
     uint8_t *tail;      // [tail_blocks][2 * half_bytes]: a tree row's positions from len/32*32 on
     uint8_t *shifted;   // [2 * half_bytes]: the first block of a row's window
@@ -213,13 +214,14 @@ void cpu_act_row(const struct cpu_kernels *k, uint32_t forms, const float *x, in
 // Rows [row, row + n) of a by tiles [begin, end) of m into y.
 void cpu_product(const struct cpu_run *r, const struct cpu_matrix *m, const struct cpu_act *a, int row, int n,
                  int begin, int end, float *y, size_t y_stride);
-// A strip of an op's result, on its way to where it belongs; zeroed before the first.
+// A strip of an op's result, on its way to where it belongs; zeroed before the first. The next one: all rows of some
+// tiles, whose weights stay in the second-level cache meanwhile, then the next tiles.
 struct cpu_strip {
     int row, n_rows;
     int tile, tile_end;
     int first, n; // columns that exist
 };
-bool cpu_strip_next(struct cpu_strip *s, int n_rows, int begin, int end, int n_out);
+bool cpu_strip_next(struct cpu_strip *s, int row_begin, int row_end, int begin, int end, int n_out);
 
 // One op each; every member calls it, and it returns behind its last barrier.
 void cpu_exec_linear(struct cpu_run *r, const struct team_member *self, const struct cpu_op *op);

@@ -3,15 +3,20 @@
 //
 // All matrices lie in one block in the order of the file, so the source is read once, front to back, and each tensor's
 // pages are given up once packed: memory peaks at the pack plus the largest tensor. The block is what the pack cache
-// keeps; a cached one is mapped in its place. Vectors are small and always made anew. The embedding's rows are read
-// from the source by each step, so its pages stay; where it is also the output matrix it is packed as well.
+// keeps. A cached one is read into huge pages too, by all threads: from the mapped file, whose pages are small, a step
+// reads 4 to 8 % slower (350M and 1.2B, Q4_0 and Q8_0, 2 threads of a Xeon, Sapphire Rapids, 2026-11), and reading
+// 0.7 GB takes 0.1 s. It stays mapped where memory is short. Vectors are small and always made anew. The embedding's
+// rows are read from the source by each step, so its pages stay; where it is also the output matrix it is packed as
+// well.
 #include "base/base.h"
 #include "unit/cpu/cpu_unit.h"
 #include <stdlib.h>
 
 #define PACK_PIECE ((uint64_t)32 << 20) // bytes of source between two reports of progress
-#define WEIGHTS_PER_LAYER 16            // without experts
-#define WEIGHTS_OF_MODEL 5              // that belong to no layer
+#define PACK_READ_PART 2                // a cached pack is read when this many of it are free as memory, else mapped
+#define PACK_READ_PIECE ((size_t)4 << 20)
+#define WEIGHTS_PER_LAYER 16 // without experts
+#define WEIGHTS_OF_MODEL 5   // that belong to no layer
 
 enum need { NEED_MATRIX, NEED_ROUTER, NEED_VECTOR, NEED_TAPS };
 
@@ -264,6 +269,41 @@ static enum tern_status table_make(struct unit_weights *w, struct pack_wanted *w
     return TERN_OK;
 }
 
+struct read_job {
+    const struct os_map *file;
+    size_t offset, bytes; // of the payload
+    uint8_t *to;
+    _Atomic size_t at; // next piece
+    _Atomic int failed;
+};
+
+static void read_member(void *arg, const struct team_member *self) {
+    (void)self;
+    struct read_job *j = arg;
+    while (!atomic_load(&j->failed)) {
+        size_t at = atomic_fetch_add(&j->at, PACK_READ_PIECE);
+        if (at >= j->bytes) return;
+        if (map_read(j->file, j->offset + at, j->to + at, MIN(j->bytes - at, PACK_READ_PIECE), NULL) != TERN_OK)
+            atomic_store(&j->failed, 1);
+    }
+}
+
+// The cached pack into memory of our own; what cannot be read so stays mapped, and a page that is broken shows then.
+static const uint8_t *cached_read(struct unit_weights *w, const uint8_t *payload) {
+    if (os_ram_available() / PACK_READ_PART < w->pack_bytes) return payload;
+    struct read_job j = {.file = &w->cached, .offset = (size_t)(payload - w->cached.data), .bytes = w->pack_bytes};
+    j.to = w->pack = mem_map(w->pack_bytes);
+    if (!w->pack) return payload;
+    team_run(w->unit->team, read_member, &j);
+    if (atomic_load(&j.failed)) {
+        mem_unmap(w->pack, w->pack_bytes);
+        w->pack = NULL;
+        return payload;
+    }
+    map_close(&w->cached);
+    return w->pack;
+}
+
 static enum tern_status matrices_make(struct unit_weights *w, const struct weights_options *o,
                                       struct weights_info *info, struct tern_err *err) {
     uint64_t source_bytes;
@@ -273,7 +313,9 @@ static enum tern_status matrices_make(struct unit_weights *w, const struct weigh
     bool use_cache = o->pack_cache && w->pack_bytes > 0;
     if (use_cache) TRY(table_make(w, &wanted, err));
     if (use_cache) info->from_cache = pack_cache_load(&wanted, &w->cached, &payload, w->cache_note);
-    if (!info->from_cache) {
+    if (info->from_cache) {
+        payload = cached_read(w, payload);
+    } else {
         TRY(pack_all(w, o, source_bytes, err));
         payload = w->pack;
         char note[PACK_NOTE_MAX];

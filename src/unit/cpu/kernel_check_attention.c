@@ -10,7 +10,9 @@ struct attn_case {
     const struct kernel_row *row;
     enum op_kv_type type;
     struct kernel_rng rng;
-    int n_q, n_pos, head_dim;
+    int n_q, n_pos[CPU_ATTN_QUERIES], head_dim;
+    int pos; // that is written
+    bool join;
     size_t half_bytes;
     uint8_t *k_half, *v_half, *k_want, *v_want; // [half_bytes max]
     float *values;                              // [2][OP_HEAD_DIM_MAX]
@@ -49,7 +51,11 @@ static void noise(struct attn_case *c, uint8_t *half) {
 static void block_setup(struct attn_case *c, int head_dim, int n_q, int n_pos, float scale) {
     c->head_dim = head_dim;
     c->n_q = n_q;
-    c->n_pos = n_pos;
+    c->join = kernel_rng_below(&c->rng, 2) == 0;
+    c->n_pos[n_q - 1] = n_pos;
+    for (int i = n_q - 2; i >= 0; i--) // alike, or rising
+        c->n_pos[i] =
+            kernel_rng_below(&c->rng, 3) == 0 ? 1 + kernel_rng_below(&c->rng, c->n_pos[i + 1]) : c->n_pos[i + 1];
     c->half_bytes = op_kv_half_bytes(c->type, head_dim);
     noise(c, c->k_half);
     noise(c, c->v_half);
@@ -65,7 +71,7 @@ static void block_call(void *arg) {
     const float *q[CPU_ATTN_QUERIES];
     for (int i = 0; i < c->n_q; i++) q[i] = c->q[i];
     ((cpu_attention_block_fn)c->row->fn)(q, c->n_q, c->k_half, c->v_half, c->k_want, c->v_want, c->n_pos, c->head_dim,
-                                         c->parts);
+                                         c->join, c->parts);
 }
 
 static enum tern_status part_compare(const struct attn_case *c, const struct op_attn_part *have,
@@ -75,16 +81,33 @@ static enum tern_status part_compare(const struct attn_case *c, const struct op_
     if (have->max != want->max) status = kernel_compare(c->row, "max", &have->max, &want->max, 1, err);
     if (status == TERN_OK) status = kernel_compare(c->row, "sum", &have->sum, &want->sum, 1, err);
     if (status == TERN_OK) status = kernel_compare(c->row, "out", have->out, want->out, c->head_dim, err);
-    if (status != TERN_OK) err_prefix(err, "head_dim %d, %d queries, %d positions", c->head_dim, c->n_q, c->n_pos);
+    if (status != TERN_OK)
+        err_prefix(err, "head_dim %d, %d queries, %d positions", c->head_dim, c->n_q, c->n_pos[c->n_q - 1]);
     return status;
 }
 
+static void part_fill(struct attn_case *c, struct op_attn_part *p, float scale) {
+    p->max = kernel_rng_float(&c->rng) * scale;
+    p->sum = 1.0f + (float)kernel_rng_below(&c->rng, 64);
+    kernel_rng_fill(&c->rng, p->out, c->head_dim, p->sum);
+}
+
 static enum tern_status block_judge(struct attn_case *c, struct tern_err *err) {
-    for (int i = 0; i < CPU_ATTN_QUERIES; i++) memset(c->parts[i], 0x5a, sizeof *c->parts[i]);
+    struct op_attn_part *want = c->want;
+    for (int i = 0; i < CPU_ATTN_QUERIES; i++) {
+        memset(c->parts[i], 0x5a, sizeof *c->parts[i]);
+        if (c->join && i < c->n_q) part_fill(c, c->parts[i], 1.0f);
+        want[i] = *c->parts[i];
+    }
     block_call(c);
     for (int i = 0; i < c->n_q; i++) {
-        op_attention_block(c->type, c->q[i], c->k_half, c->v_half, c->n_pos, c->head_dim, c->want);
-        TRY(part_compare(c, c->parts[i], c->want, err));
+        struct op_attn_part part;
+        op_attention_block(c->type, c->q[i], c->k_half, c->v_half, c->n_pos[i], c->head_dim, &part);
+        if (c->join)
+            op_attention_combine(&want[i], &part, c->head_dim);
+        else
+            want[i] = part;
+        TRY(part_compare(c, c->parts[i], &want[i], err));
     }
     return TERN_OK;
 }
@@ -116,12 +139,6 @@ static void combine_call(void *arg) {
     const struct op_attn_part *b[CPU_ATTN_QUERIES];
     for (int i = 0; i < c->n_q; i++) b[i] = c->parts[CPU_ATTN_QUERIES / 2 + i];
     ((cpu_attention_combine_fn)c->row->fn)(c->parts, b, c->n_q, c->head_dim);
-}
-
-static void part_fill(struct attn_case *c, struct op_attn_part *p, float scale) {
-    p->max = kernel_rng_float(&c->rng) * scale;
-    p->sum = 1.0f + (float)kernel_rng_below(&c->rng, 64);
-    kernel_rng_fill(&c->rng, p->out, c->head_dim, p->sum);
 }
 
 enum tern_status kernel_check_attention_combine(const struct kernel_row *row, struct kernel_trial *t,
@@ -179,7 +196,7 @@ enum tern_status kernel_check_attention_finish(const struct kernel_row *row, str
 
 static void write_call(void *arg) {
     struct attn_case *c = arg;
-    ((cpu_kv_write_fn)c->row->fn)(c->k_half, c->v_half, c->n_pos, c->values, c->values + OP_HEAD_DIM_MAX, c->head_dim);
+    ((cpu_kv_write_fn)c->row->fn)(c->k_half, c->v_half, c->pos, c->values, c->values + OP_HEAD_DIM_MAX, c->head_dim);
 }
 
 enum tern_status kernel_check_kv_write(const struct kernel_row *row, struct kernel_trial *t, struct tern_err *err) {
@@ -187,12 +204,12 @@ enum tern_status kernel_check_kv_write(const struct kernel_row *row, struct kern
     TRY(case_open(&c, row, t, err));
     enum tern_status status = TERN_OK;
     c.head_dim = 64;
-    c.n_pos = 7;
+    c.pos = 7;
     kernel_rng_fill(&c.rng, c.values, 2 * OP_HEAD_DIM_MAX, 1.0f);
     if (t->bench_seconds > 0) kernel_time(t, write_call, &c, 2 * 64 * 1e-9, "Gvalues/s");
     for (int i = 0; status == TERN_OK && t->bench_seconds <= 0 && i < N_HEAD_DIMS * 40; i++) {
         c.head_dim = head_dims[i % N_HEAD_DIMS];
-        c.n_pos = kernel_rng_below(&c.rng, OP_BLOCK);
+        c.pos = kernel_rng_below(&c.rng, OP_BLOCK);
         c.half_bytes = op_kv_half_bytes(c.type, c.head_dim);
         noise(&c, c.k_half);
         noise(&c, c.v_half);
@@ -201,11 +218,11 @@ enum tern_status kernel_check_kv_write(const struct kernel_row *row, struct kern
         kernel_rng_fill(&c.rng, c.values, 2 * OP_HEAD_DIM_MAX, i % 3 == 2 ? 1e-6f : 1.0f);
         if (i % 4 == 3) kernel_rng_extremes(&c.rng, c.values, 2 * OP_HEAD_DIM_MAX);
         write_call(&c);
-        op_kv_write(c.type, c.k_want, c.v_want, c.n_pos, c.values, c.values + OP_HEAD_DIM_MAX, c.head_dim);
+        op_kv_write(c.type, c.k_want, c.v_want, c.pos, c.values, c.values + OP_HEAD_DIM_MAX, c.head_dim);
         if (memcmp(c.k_half, c.k_want, c.half_bytes + 64) != 0 || memcmp(c.v_half, c.v_want, c.half_bytes + 64) != 0)
             status =
                 err_set(err, TERN_MISMATCH, "%s: stored bytes differ from the reference (head_dim %d, position %d)",
-                        row->name, c.head_dim, c.n_pos);
+                        row->name, c.head_dim, c.pos);
     }
     arena_release(&c.arena);
     return status;

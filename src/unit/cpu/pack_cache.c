@@ -1,4 +1,4 @@
-// The pack cache: packed weights kept on disk and mapped at the next start.
+// The pack cache: packed weights kept on disk; the next start maps them, and reads them where there is room.
 //
 //   $XDG_CACHE_HOME/tern/pack/<key>.pack     key: from the model's digest, CPU_PACK_VERSION and the numerics class
 //   file = header | table | zeros up to a page | payload (the matrices as kernels read them)

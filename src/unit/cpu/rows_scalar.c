@@ -31,29 +31,34 @@ void k_short_conv__scalar(const float *const *u, const float *taps_by_tap, int l
 }
 
 static void attention(enum op_kv_type type, const float *const *q, int n_q, const uint8_t *k_half,
-                      const uint8_t *v_half, int n_pos, int head_dim, struct op_attn_part *const *parts) {
-    for (int i = 0; i < n_q; i++) op_attention_block(type, q[i], k_half, v_half, n_pos, head_dim, parts[i]);
+                      const uint8_t *v_half, const int *n_pos, int head_dim, bool join,
+                      struct op_attn_part *const *parts) {
+    for (int i = 0; i < n_q; i++) {
+        struct op_attn_part part, *to = join ? &part : parts[i];
+        op_attention_block(type, q[i], k_half, v_half, n_pos[i], head_dim, to);
+        if (join) op_attention_combine(parts[i], &part, head_dim);
+    }
 }
 void k_attention_f16__scalar(const float *const *q, int n_q, const uint8_t *k_half, const uint8_t *v_half,
-                             const uint8_t *k_next, const uint8_t *v_next, int n_pos, int head_dim,
+                             const uint8_t *k_next, const uint8_t *v_next, const int *n_pos, int head_dim, bool join,
                              struct op_attn_part *const *parts) {
     (void)k_next;
     (void)v_next;
-    attention(OP_KV_F16, q, n_q, k_half, v_half, n_pos, head_dim, parts);
+    attention(OP_KV_F16, q, n_q, k_half, v_half, n_pos, head_dim, join, parts);
 }
 void k_attention_q8__scalar(const float *const *q, int n_q, const uint8_t *k_half, const uint8_t *v_half,
-                            const uint8_t *k_next, const uint8_t *v_next, int n_pos, int head_dim,
+                            const uint8_t *k_next, const uint8_t *v_next, const int *n_pos, int head_dim, bool join,
                             struct op_attn_part *const *parts) {
     (void)k_next;
     (void)v_next;
-    attention(OP_KV_Q8, q, n_q, k_half, v_half, n_pos, head_dim, parts);
+    attention(OP_KV_Q8, q, n_q, k_half, v_half, n_pos, head_dim, join, parts);
 }
 void k_attention_f32__scalar(const float *const *q, int n_q, const uint8_t *k_half, const uint8_t *v_half,
-                             const uint8_t *k_next, const uint8_t *v_next, int n_pos, int head_dim,
+                             const uint8_t *k_next, const uint8_t *v_next, const int *n_pos, int head_dim, bool join,
                              struct op_attn_part *const *parts) {
     (void)k_next;
     (void)v_next;
-    attention(OP_KV_F32, q, n_q, k_half, v_half, n_pos, head_dim, parts);
+    attention(OP_KV_F32, q, n_q, k_half, v_half, n_pos, head_dim, join, parts);
 }
 void k_attention_combine__scalar(struct op_attn_part *const *a, const struct op_attn_part *const *b, int n,
                                  int head_dim) {

@@ -33,7 +33,7 @@ static enum tern_status cpu_open(struct unit **out, const struct unit_options *o
     enum tern_status status;
     TRY_GOTO(cpu_isa_usable(o->isa, &u->isa, err), fail);
     cpu_kernels_init(&u->k, u->isa);
-    struct team_options team = {.n_threads = o->n_threads, .pin = o->pin};
+    struct team_options team = {.n_threads = o->n_threads, .pin = o->pin, .yields = true};
     TRY_GOTO(team_create(&u->team, &team, err), fail);
     u->n_threads = team_size(u->team);
     const char *profile = env_get("TERN_PROFILE");
