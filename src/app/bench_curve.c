@@ -8,7 +8,8 @@
 #include "bench_stats.h"
 
 #define ROWS_MAX 64
-#define BUSY_OK 0.45 // share of the undisturbed speed that a busy neighbour must leave
+#define SETTLE_NS 2000000000u // a team that yields to others looks again after 1.6 s at most (team.h)
+#define BUSY_OK 0.45          // share of the undisturbed speed that a busy neighbour must leave
 
 struct point {
     int value; // rows, depth, sequences; busy: processes beside us
@@ -72,14 +73,22 @@ static void rows_compare(struct curve *u, const struct prog_argmax *rows, int n)
     u->n_first = n;
 }
 
+// What the neighbour's coming or going changed has settled.
+static enum tern_status decode_settle(struct curve *u, struct tern_err *err) {
+    double seconds;
+    for (uint64_t start = clock_ns(); clock_ns() - start < SETTLE_NS;)
+        TRY(decode_time(&u->runs[0], 1, MAX(u->o->depth, 1), u->o->n_answer, &seconds, err));
+    return TERN_OK;
+}
+
 static enum tern_status busy_time(struct curve *u, double *seconds, struct tern_err *err) {
     static const char *const argv[] = {"sh", "-c", "while :; do :; done", NULL};
     struct os_child child;
     struct child_result result;
     struct child_options co = {.argv = argv};
     TRY(child_open(&child, &co, err));
-    clock_sleep_ns(20000000); // until it spins
-    enum tern_status status = decode_time(&u->runs[0], 1, MAX(u->o->depth, 1), u->o->n_answer, seconds, err);
+    enum tern_status status = decode_settle(u, err);
+    if (status == TERN_OK) status = decode_time(&u->runs[0], 1, MAX(u->o->depth, 1), u->o->n_answer, seconds, err);
     if (status == TERN_OK) status = child_wait(&child, 0, &result, err); // kills it
     child_close(&child);
     if (status != TERN_OK) return status;
@@ -102,10 +111,12 @@ static enum tern_status point_measure(struct curve *u, struct point *p, double *
     case CURVE_DEPTH: TRY(decode_time(r, 1, MAX(p->value, 1), u->o->n_answer, &seconds, err)); break;
     case CURVE_BATCH: TRY(decode_time(r, p->value, u->o->n_prompt, u->o->n_answer, &seconds, err)); break;
     case CURVE_BUSY:
-        if (p->value > 0)
+        if (p->value > 0) {
             TRY(busy_time(u, &seconds, err));
-        else
+        } else {
+            TRY(decode_settle(u, err));
             TRY(decode_time(r, 1, MAX(u->o->depth, 1), u->o->n_answer, &seconds, err));
+        }
         break;
     }
     *ms = seconds * 1e3;
