@@ -21,6 +21,7 @@ bool format_from_gguf(uint32_t gguf_type, enum format *out, const char **name) {
     if (name) *name = gguf_type < ARRAY_LEN(gguf_names) ? gguf_names[gguf_type] : NULL;
     for (int i = 0; i < FORMAT_COUNT; i++) {
         if (format_table[i].gguf_type < 0 || (uint32_t)format_table[i].gguf_type != gguf_type) continue;
+        if (name) *name = format_table[i].name; // numbers of our own have no other
         *out = (enum format)i;
         return true;
     }
