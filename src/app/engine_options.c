@@ -26,7 +26,8 @@ void model_opts_table(struct model_opts *o, struct opt table[MODEL_OPTS_N]) {
          "positions of the context (default: the model's, at most 8192)"},
         {"--window", 0, "N", OPT_INT, &e->window, 1, 512, "rows of one step (default 256)"},
         {"--kv", 0, "TYPE", OPT_TEXT, &o->kv, 0, 0, "cache type: f16 (default), q8, f32"},
-        {"--class", 0, "NAME", OPT_TEXT, &o->numerics, 0, 0, "arithmetic: int8 (default), fp32 (reference, slow)"},
+        {"--class", 0, "NAME", OPT_TEXT, &o->numerics, 0, 0,
+         "arithmetic: int8 (default), fp32 (reference, slow), bf16 (for BF16 files)"},
         {"--unit", 0, "NAME", OPT_TEXT, &e->unit, 0, 0, "where to run: cpu (default), null (checks only)"},
         {"--no-pack-cache", 0, NULL, OPT_FLAG, &o->no_pack_cache, 0, 0, "do not keep or use packed weights on disk"},
         {"--draft-model", 0, "PATH", OPT_TEXT, &e->draft_path, 0, 0,
@@ -89,12 +90,12 @@ int model_path_told(const struct command *c, const char **path, struct buf *stor
 }
 
 int model_opts_finish(const struct command *c, struct model_opts *o) {
-    static const char *const kv[] = {"f16", "q8", "f32"}, *const classes[] = {"auto", "int8", "fp32"};
+    static const char *const kv[] = {"f16", "q8", "f32"}, *const classes[] = {"auto", "int8", "fp32", "bf16"};
     int i = 0;
     if (o->kv && !name_find(o->kv, kv, 3, &i)) return usage_error(c, "--kv wants f16, q8 or f32, not '%s'", o->kv);
     if (o->kv) o->engine.kv_type = (enum tern_kv_type)i;
-    if (o->numerics && !name_find(o->numerics, classes, 3, &i))
-        return usage_error(c, "--class wants int8 or fp32, not '%s'", o->numerics);
+    if (o->numerics && !name_find(o->numerics, classes, 4, &i))
+        return usage_error(c, "--class wants int8, fp32 or bf16, not '%s'", o->numerics);
     if (o->numerics) o->engine.numerics = (enum tern_class)i;
     if (o->draft && !draft_mode_find(o->draft, &o->engine.draft))
         return usage_error(c, "--draft wants one of " DRAFT_MODE_NAMES ", not '%s'", o->draft);

@@ -356,6 +356,13 @@ static enum tern_status results_print(const struct study *s, struct tern_err *er
 
 // ------------------------------------------------------------------------------------------------------------ whole
 
+static enum prog_class class_of(const char *name) {
+    for (int c = 0; c < PROG_CLASS_COUNT; c++) {
+        if (str_starts(str_from(name), str_from(prog_class_name((enum prog_class)c)))) return (enum prog_class)c;
+    }
+    TERN_BUG("class %s", name);
+}
+
 static enum tern_status runner_open(struct study *s, struct tern_err *err) {
     const char *path = s->o->model;
     struct str data = path ? (struct str){0} : builtin_model(&path);
@@ -369,8 +376,7 @@ static enum tern_status runner_open(struct study *s, struct tern_err *err) {
     s->n_ctx = info.n_ctx;
     struct study_options so = {.target = s->model,
                                .drafter = s->drafter,
-                               .numerics =
-                                   str_starts(str_from(info.numerics), STR("fp32")) ? PROG_CLASS_FP32 : PROG_CLASS_INT8,
+                               .numerics = class_of(info.numerics),
                                .n_threads = s->o->n_threads,
                                .n_ctx = info.n_ctx};
     TRY(study_runner_create(&s->runner, &so, err));

@@ -58,7 +58,7 @@ static enum tern_status options_check(const struct tern_engine_options *o, struc
     if (o->window < 0 || o->window > ENGINE_WINDOW_MAX)
         return err_set(err, TERN_INVALID_ARGUMENT, "the window must be 1 to %d rows (0: %d), not %d", ENGINE_WINDOW_MAX,
                        ENGINE_WINDOW_DEFAULT, o->window);
-    if ((unsigned)o->kv_type > TERN_KV_F32 || (unsigned)o->numerics > TERN_CLASS_FP32)
+    if ((unsigned)o->kv_type > TERN_KV_F32 || (unsigned)o->numerics > TERN_CLASS_BF16)
         return err_set(err, TERN_INVALID_ARGUMENT, "unknown cache type or numerics class");
     return engine_draft_check(o, err);
 }
@@ -185,13 +185,23 @@ static void sizes_init(struct tern_engine *e) {
     e->window = o->window ? o->window : ENGINE_WINDOW_DEFAULT;
     e->n_blocks = engine_blocks_per_session(e) * e->n_sessions;
     e->n_slots = engine_slots_per_session(e) * e->n_sessions;
-    e->numerics = o->numerics == TERN_CLASS_FP32 ? PROG_CLASS_FP32 : PROG_CLASS_INT8;
+    static const enum prog_class classes[] = {[TERN_CLASS_AUTO] = PROG_CLASS_INT8,
+                                              [TERN_CLASS_INT8] = PROG_CLASS_INT8,
+                                              [TERN_CLASS_FP32] = PROG_CLASS_FP32,
+                                              [TERN_CLASS_BF16] = PROG_CLASS_BF16};
+    e->numerics = classes[o->numerics];
     static const enum op_kv_type kv[] = {[TERN_KV_F16] = OP_KV_F16, [TERN_KV_Q8] = OP_KV_Q8, [TERN_KV_F32] = OP_KV_F32};
-    static const char *const kv_names[] = {[TERN_KV_F16] = "f16", [TERN_KV_Q8] = "q8", [TERN_KV_F32] = "f32"};
     e->kv_type = kv[o->kv_type];
+}
+
+// The class by name, with the order of sums where the unit chooses it.
+static void numerics_name(struct tern_engine *e) {
+    static const char *const kv_names[] = {[TERN_KV_F16] = "f16", [TERN_KV_Q8] = "q8", [TERN_KV_F32] = "f32"};
+    const char *order = "";
+    if (e->numerics == PROG_CLASS_BF16) order = e->caps.bf16_order == OP_BF16_TILES ? "-tiles" : "-pairs";
     struct buf b;
     buf_init(&b, sizeof e->numerics_text);
-    buf_putf(&b, "%s/kv-%s", e->numerics == PROG_CLASS_FP32 ? "fp32" : "int8", kv_names[o->kv_type]);
+    buf_putf(&b, "%s%s/kv-%s", prog_class_name(e->numerics), order, kv_names[e->options.kv_type]);
     if (!b.failed) memcpy(e->numerics_text, b.data, b.len + 1);
     buf_release(&b);
 }
@@ -225,6 +235,7 @@ enum tern_status tern_engine_open(struct tern_engine **out, const struct tern_en
     struct unit_options uo = {.n_threads = o->n_threads, .pin = true};
     TRY_GOTO(unit_open(&e->unit, o->unit ? o->unit : "cpu", &uo, err), fail);
     unit_driver_of(e->unit)->caps(e->unit, &e->caps);
+    numerics_name(e);
     TRY_GOTO(engine_draft_open(e, err), fail);
     TRY_GOTO(plan_load(e, err), fail);
     TRY_GOTO(pools_init(e, err), fail);

@@ -12,6 +12,7 @@
 //                        group. G = 16 or 32, the weight format's own scale group; activations carry one scale per 32
 //                        values.
 //   linear, fp32 class   acc = fma(w, x, acc), k ascending, w the dequantised value, from acc = 0
+//   linear, bf16 class   see op_linear_bf16
 //   linear, FORMAT_I8C   (either class when activations are int8) one scale per row of weights and one per row of
 //                        activations: y = (float)dot * (dw * dx), dot over the whole row in int32
 //   sums over a row      OP_LANES partial sums (lane j takes elements i % OP_LANES == j, ascending, by fma), then
@@ -73,6 +74,16 @@ void op_quantise_row_whole(const float *x, int n, int8_t *q, float *scale /* [1]
 // y[o] for o in [0, n_out): the int8 class. Weight row o starts at w + o * row_bytes.
 void op_linear_int8(enum format f, const uint8_t *w, int n_out, int n_in, const int8_t *q, const float *scale,
                     const int32_t *sum, float *y);
+// The bf16 class, FORMAT_BF16: activations rounded to bf16 (nearest even), each product fused with its sum in float,
+// subnormal numbers zero everywhere. Processors have two instructions for it, which add in different orders, so the
+// class is two classes:
+//   pairs  (VDPBF16PS) pairs of k ascending: acc = fma(w[k + 1], x[k + 1], acc), then acc = fma(w[k], x[k], acc)
+//   tiles  (AMX's TDPBF16PS) per 32 values: even = fma(w, x, even) over the even k, odd over the odd k, from 0; then
+//          acc = acc + (even + odd)
+// A missing last value counts as zero.
+enum op_bf16_order { OP_BF16_PAIRS, OP_BF16_TILES };
+uint16_t op_bf16_round(float x);
+void op_linear_bf16(enum op_bf16_order order, const uint8_t *w, int n_out, int n_in, const float *x, float *y);
 // The fp32 class.
 void op_linear_fp32(enum format f, const uint8_t *w, int n_out, int n_in, const float *x, float *y);
 

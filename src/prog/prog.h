@@ -188,7 +188,9 @@ enum prog_output { // bit mask
     PROG_OUT_HIDDEN = 1 << 3,
     PROG_OUT_ROWS = 1 << 4,
 };
-enum prog_class { PROG_CLASS_INT8, PROG_CLASS_FP32 };
+// PROG_CLASS_BF16: BF16 weights by activations in bf16, all else as PROG_CLASS_INT8.
+enum prog_class { PROG_CLASS_INT8, PROG_CLASS_FP32, PROG_CLASS_BF16, PROG_CLASS_COUNT };
+const char *prog_class_name(enum prog_class c);
 #define PROG_FEATURES_MAX 16
 
 struct prog_spec {

@@ -44,8 +44,7 @@ bool prog_dump(const struct prog *p, struct buf *out) {
     char text[24];
     static const char *const outputs[] = {"logits", "argmax", "features", "hidden", "rows"};
     buf_putf(out, "program %s of %s: layers %d-%d, window %d, class %s, outputs", prog_kind_name(p->spec.kind),
-             p->model->name, p->layer_begin, p->layer_end, p->spec.window,
-             p->spec.numerics == PROG_CLASS_INT8 ? "int8" : "fp32");
+             p->model->name, p->layer_begin, p->layer_end, p->spec.window, prog_class_name(p->spec.numerics));
     for (size_t i = 0; i < ARRAY_LEN(outputs); i++)
         if (p->spec.outputs & (1u << i)) buf_putf(out, " %s", outputs[i]);
     if (!p->spec.outputs) buf_puts(out, " none");

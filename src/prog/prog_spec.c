@@ -3,6 +3,12 @@
 #include "base/base.h"
 #include "prog/prog_int.h"
 
+const char *prog_class_name(enum prog_class c) {
+    static const char *const names[] = {
+        [PROG_CLASS_INT8] = "int8", [PROG_CLASS_FP32] = "fp32", [PROG_CLASS_BF16] = "bf16"};
+    return (unsigned)c < ARRAY_LEN(names) ? names[c] : "?";
+}
+
 _Static_assert(MODEL_FEATURES_MAX <= PROG_FEATURES_MAX, "a target gives all that a drafter reads");
 
 // Layers that the program touches, and those whose residual it finishes (feature taps lie there).
@@ -136,7 +142,7 @@ enum tern_status prog_spec_check(const struct model *m, const struct prog_spec *
     int finished[2] = {0};
     if ((unsigned)s->kind > PROG_DRAFT)
         return err_set(err, TERN_INVALID_ARGUMENT, "program: unknown kind %d", (int)s->kind);
-    if (s->numerics != PROG_CLASS_INT8 && s->numerics != PROG_CLASS_FP32)
+    if ((unsigned)s->numerics >= PROG_CLASS_COUNT)
         return err_set(err, TERN_INVALID_ARGUMENT, "program: unknown numerics class %d", (int)s->numerics);
     if (s->window < 1 || s->window > STEP_WINDOW_MAX)
         return err_set(err, TERN_INVALID_ARGUMENT, "program: a window of %d rows; 1 to %d are possible", s->window,

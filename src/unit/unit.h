@@ -31,6 +31,7 @@ struct unit_caps {
     bool deterministic;       // keeps the contract of op.h
     enum state_tag state_tag; // layout it reads
     int window_max;
+    enum op_bf16_order bf16_order; // its arithmetic in PROG_CLASS_BF16
 };
 struct weights_options {
     enum prog_class numerics;

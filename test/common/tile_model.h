@@ -67,10 +67,32 @@ static inline void tile_model_dot_bytes(int c, int a, int b, bool b_signed) {
     }
 }
 
+static inline float tile_model_flush(float v) { return fabsf(v) < 0x1p-126f ? copysignf(0, v) : v; }
+static inline float tile_model_bf16(const uint8_t *p) {
+    return tile_model_flush(f32_from_bits((uint32_t)(p[0] | p[1] << 8) << 16));
+}
+static inline void tile_model_dot_bf16(int c, int a, int b) {
+    tile_model_fit(c, a, b);
+    for (int r = 0; r < tile_model_rows(c); r++) {
+        for (int n = 0; n < tile_model_bytes(c) / 4; n++) {
+            float sums[2] = {0, 0}; // of even and odd elements
+            for (int k = 0; k < tile_model_bytes(a) / 2; k++) {
+                const float w = tile_model_bf16(&tile_model.data[b][k / 2][4 * n + 2 * (k % 2)]);
+                sums[k % 2] = tile_model_flush(fmaf(tile_model_bf16(&tile_model.data[a][r][2 * k]), w, sums[k % 2]));
+            }
+            uint8_t *at = &tile_model.data[c][r][4 * n];
+            const float old = tile_model_flush(f32_from_bits(load_u32(at)));
+            const float sum = tile_model_flush(old + tile_model_flush(sums[0] + sums[1]));
+            memcpy(at, &sum, 4);
+        }
+    }
+}
+
 #define TILE_SETUP(config) tile_model_setup(config)
 #define TILE_RELEASE() tile_model_release()
 #define TILE_ZERO(t) tile_model_zero(t)
 #define TILE_LOAD(t, p, stride) tile_model_load(t, p, stride)
 #define TILE_STORE(t, p, stride) tile_model_store(t, p, stride)
 #define TILE_DOT_SS(c, a, b) tile_model_dot_bytes(c, a, b, true)
+#define TILE_DOT_BF16(c, a, b) tile_model_dot_bf16(c, a, b)
 #define TILE_DOT_SU(c, a, b) tile_model_dot_bytes(c, a, b, false)

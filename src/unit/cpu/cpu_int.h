@@ -60,6 +60,7 @@ enum cpu_pack {
     CPU_PACK_MLX8_128,
     CPU_PACK_MLX4_F32, // scales in float, for any group
     CPU_PACK_MLX8_F32,
+    CPU_PACK_BF16_PAIRS, // class bf16
     CPU_PACK_COUNT
 };
 #define CPU_PACK_VERSION 2 // of all layouts together; part of the cache key

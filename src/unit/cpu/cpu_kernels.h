@@ -7,7 +7,8 @@
 
 // Flags of a linear row.
 enum kernel_flags {
-    KERNEL_OWN_SUMS = 1 << 0, // sums in an order of its own (16-bit float dot products): judged by error, not by bits
+    KERNEL_BF16_TILES = 1 << 1, // class bf16 in the order OP_BF16_TILES
+    KERNEL_OWN_SUMS = 1 << 0,   // sums in an order of its own (16-bit float dot products): judged by error, not by bits
 };
 
 #define KERNEL_TYPE(slot) __typeof__(*((struct cpu_kernels *)0)->slot)

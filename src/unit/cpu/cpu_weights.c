@@ -335,7 +335,7 @@ enum tern_status cpu_weights_import(struct unit *u, struct unit_weights **out, c
     if (!o) o = &defaults;
     if (!info) info = &unused;
     *info = (struct weights_info){0};
-    if (o->numerics != PROG_CLASS_INT8 && o->numerics != PROG_CLASS_FP32)
+    if ((unsigned)o->numerics >= PROG_CLASS_COUNT)
         return err_set(err, TERN_INVALID_ARGUMENT, "weights: unknown numerics class %d", (int)o->numerics);
     if (o->shared && (o->shared->unit != u || o->shared->numerics != o->numerics))
         return err_set(err, TERN_INVALID_ARGUMENT,

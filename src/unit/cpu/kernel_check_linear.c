@@ -142,6 +142,9 @@ static enum tern_status case_judge(struct linear_case *c, int tile_begin, int ti
         if (cpu_pack_is_int8(c->matrix.pack))
             op_linear_int8(c->format, w, n, c->n_in, c->q + at * c->q_stride, c->scale + at * c->scale_stride,
                            c->sum + at * 2 * c->scale_stride, c->want);
+        else if (c->matrix.pack == CPU_PACK_BF16_PAIRS)
+            op_linear_bf16(c->row->flags & KERNEL_BF16_TILES ? OP_BF16_TILES : OP_BF16_PAIRS, w, n, c->n_in,
+                           c->x + at * c->x_stride, c->want);
         else
             op_linear_fp32(c->format, w, n, c->n_in, c->x + at * c->x_stride, c->want);
         const float *have = c->y + at * c->y_stride;
@@ -218,6 +221,7 @@ enum tern_status kernel_check_linear(const struct kernel_row *row, struct kernel
     for (int i = 0; i < FORMAT_COUNT * 2; i++) {
         enum format f = (enum format)(i / 2);
         enum prog_class numerics = i % 2 ? PROG_CLASS_FP32 : PROG_CLASS_INT8;
+        if (row->pack == CPU_PACK_BF16_PAIRS) numerics = PROG_CLASS_BF16;
         if ((int)cpu_pack_for(f, numerics) != row->pack) continue;
         served = true;
         if (t->bench_seconds > 0) return bench(row, f, t, err);

@@ -16,6 +16,7 @@ enum cpu_pack cpu_pack_for(enum format f, enum prog_class numerics) {
         const int at = m.group == 32 ? 0 : m.group == 64 ? 1 : 2;
         return (enum cpu_pack)((m.bits == 4 ? CPU_PACK_MLX4_32 : CPU_PACK_MLX8_32) + at);
     }
+    if (numerics == PROG_CLASS_BF16 && f == FORMAT_BF16) return CPU_PACK_BF16_PAIRS;
     for (int p = 0; p < CPU_PACK_COUNT; p++) {
         if (pack_layout_get((enum cpu_pack)p).format == f) return (enum cpu_pack)p;
     }
@@ -33,6 +34,7 @@ bool cpu_pack_tile_bytes(enum cpu_pack p, int64_t n_in, size_t *out) {
     if (p == CPU_PACK_I8C) { // the last body may be part empty
         return size_mul(n / 32 + (n % 32 != 0), (size_t)l.body, &bytes) && size_add(bytes, PACK_LINE, out);
     }
+    if (p == CPU_PACK_BF16_PAIRS) return size_mul(n / 32 + (n % 32 != 0), 16 * PACK_LINE, out);
     if (!cpu_pack_is_int8(p)) return size_mul(n, (size_t)l.body, &bytes) && size_align(bytes, CPU_ALIGN, out);
     if (n % (size_t)l.block != 0) return false;
     n /= (size_t)l.block;
@@ -211,6 +213,8 @@ void cpu_pack_tile(enum cpu_pack p, enum format f, const uint8_t *src, size_t ro
         } else if (p == CPU_PACK_F32) {
             op_dequant_row(f, row, n_in, scratch);
             for (int64_t k = 0; k < n_in; k++) memcpy(tile + (k * CPU_TILE + o) * 4, (float *)scratch + k, 4);
+        } else if (p == CPU_PACK_BF16_PAIRS) {
+            for (int64_t k = 0; k < n_in; k++) memcpy(tile + (k / 2 * CPU_TILE + o) * 4 + k % 2 * 2, row + 2 * k, 2);
         } else {
             for (int64_t k = 0; k < n_in; k++) memcpy(tile + (k * CPU_TILE + o) * 2, row + 2 * k, 2);
         }

@@ -30,6 +30,7 @@
 //   MLX4 MLX8 F32    blocks of 32:            | 16 float scales | 16 float biases | body |
 //   I8C              bodies, then 16 floats: the scales. Rows end inside a body: the rest is zero
 //   F32 F16 BF16     [k][16] elements
+//   BF16_PAIRS       [k / 2][16] pairs of elements, zeros up to a multiple of 32 k
 // So everything starts on a line border. An odd number of blocks leaves the last pair without its odd body.
 #pragma once
 #include "unit/cpu/cpu_int.h"
@@ -72,6 +73,7 @@ static inline struct pack_layout pack_layout_get(enum cpu_pack p) {
     case CPU_PACK_MLX8_128: return (struct pack_layout){FORMAT_MLX8_128_F16, 128, 2048, false, 128, 0, false};
     case CPU_PACK_MLX4_F32: return (struct pack_layout){FORMAT_MLX4_32_F32, 32, 256, false, 0, 0, true};
     case CPU_PACK_MLX8_F32: return (struct pack_layout){FORMAT_MLX8_32_F32, 32, 512, false, 128, 0, true};
+    case CPU_PACK_BF16_PAIRS: return (struct pack_layout){FORMAT_BF16, 2, 64, false, 0, 0, false};
     case CPU_PACK_COUNT: break;
     }
     TERN_BUG("pack %d", (int)p);

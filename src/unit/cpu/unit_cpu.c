@@ -62,6 +62,7 @@ static void cpu_caps(const struct unit *u, struct unit_caps *out) {
                               .cost_follows_rows = true,
                               .deterministic = true,
                               .state_tag = STATE_CPU_V1,
+                              .bf16_order = u->isa & CPU_AMX ? OP_BF16_TILES : OP_BF16_PAIRS,
                               .window_max = STEP_WINDOW_MAX};
 }
 

@@ -145,7 +145,7 @@ static void test_refused(void **state) {
         const char *words;
     } rows[] = {
         {{.kind = (enum prog_kind)99, .window = 8}, "unknown kind 99"},
-        {{.kind = PROG_WHOLE, .window = 8, .numerics = (enum prog_class)2}, "unknown numerics class"},
+        {{.kind = PROG_WHOLE, .window = 8, .numerics = PROG_CLASS_COUNT}, "unknown numerics class"},
         {{.kind = PROG_WHOLE, .window = 8, .kv_type = (enum op_kv_type)3}, "unknown K/V type"},
         {{.kind = PROG_WHOLE, .window = 0}, "a window of 0 rows"},
         {{.kind = PROG_WHOLE, .window = STEP_WINDOW_MAX + 1}, "a window of 4097 rows"},
