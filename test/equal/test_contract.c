@@ -286,6 +286,43 @@ static void check_encoder(const struct setup *s) {
     }
 }
 
+// The bf16 class has an order of sums per kind of instruction: equal bits within each, whatever the cut.
+static void test_bf16_class(void **state) {
+    (void)state;
+    static const struct cut cuts[] = {{1, 1, 2}, {8, 8, 1}, {17, 17, 2}, {64, 0, 1}, {128, 128, 3}};
+    struct tiny_shape shape = tiny_llama_shape(FORMAT_BF16, 5);
+    struct setup s = {.model = tiny_model_create(&shape), .numerics = PROG_CLASS_BF16};
+    const size_t n_vocab = (size_t)s.model->hyper.n_vocab;
+    struct answer wants[2] = {{0}};
+    int32_t tokens[PROMPT];
+    rng = 31;
+    tokens_draw(tokens, PROMPT, s.model->hyper.n_vocab);
+    for (int isa = 0; bench_isas[isa]; isa++) {
+        for (size_t i = 0; i < ARRAY_LEN(cuts); i++) {
+            struct unit_bench g;
+            struct unit_caps caps;
+            char what[96];
+            if (!bench_open(&g, &s, bench_isas[isa], cuts[i].n_threads, cuts[i].window)) break;
+            g.d->caps(g.unit, &caps);
+            struct answer have = run_chunks(&g, tokens, PROMPT, cuts[i].chunk), *want = &wants[caps.bf16_order];
+            snprintf(what, sizeof(what), "bf16, %s, window %d, %d threads", bench_isas[isa], cuts[i].window,
+                     cuts[i].n_threads);
+            if (want->logits) {
+                assert_answer(&have, want, n_vocab, what);
+                answer_free(&have);
+            } else {
+                *want = have;
+            }
+            unit_bench_close(&g);
+        }
+    }
+    assert_non_null(wants[OP_BF16_PAIRS].logits);
+    for (int i = 0; i < 2; i++) {
+        if (wants[i].logits) answer_free(&wants[i]);
+    }
+    tiny_model_free(s.model);
+}
+
 // With one attention layer the last row sees the same in both directions as in a chain: a drafter's block behind a
 // context, and an encoder's text.
 static void test_full_rows_see_all(void **state) {
@@ -421,9 +458,13 @@ static void test_encoder_rows(void **state) {
 int main(void) {
     is_short = env_get("TERN_TEST_SHORT") != NULL;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_windows_chunks_threads), cmocka_unit_test(test_short_beside_long),
-        cmocka_unit_test(test_eight_together),         cmocka_unit_test(test_encoder_rows),
-        cmocka_unit_test(test_full_rows_see_all),      cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_windows_chunks_threads),
+        cmocka_unit_test(test_short_beside_long),
+        cmocka_unit_test(test_eight_together),
+        cmocka_unit_test(test_encoder_rows),
+        cmocka_unit_test(test_bf16_class),
+        cmocka_unit_test(test_full_rows_see_all),
+        cmocka_unit_test(test_plan),
     };
     return cmocka_run_group_tests_name("contract", tests, NULL, NULL);
 }
