@@ -30,7 +30,7 @@ void cpu_kernels_init(struct cpu_kernels *k, uint32_t isa_mask) {
     memset(k, 0, sizeof *k);
     for (int i = 0; i < kernel_rows_count; i++) {
         const struct kernel_row *row = &kernel_rows[i];
-        if ((isa_mask & row->isa) == 0) continue;
+        if ((isa_mask & row->isa) == 0 || (row->flags & KERNEL_ASIDE)) continue;
         memcpy((char *)k + row->slot, &row->fn, sizeof row->fn);
     }
     for (size_t at = 0; at < sizeof *k; at += sizeof(kernel_fn)) {
