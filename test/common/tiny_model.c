@@ -1,6 +1,7 @@
 // See tiny_model.h. Weights are uniform with deviations that keep activations near one through the layers, so that
 // differences do not vanish in a saturated softmax; norm weights lie around one.
 #include "base/base.h"
+#include "op/op.h"
 #include "tiny_model.h"
 
 #define TINY_TENSORS_MAX 1024
@@ -98,8 +99,8 @@ static void *take(struct tiny *t, size_t n, size_t size) {
 
 // Values of one row in the format; 8-bit blocks are rounded to nearest as the usual encoder does.
 static void put_row(enum format f, const float *x, int n, uint8_t *out) {
-    if (f == FORMAT_F32) {
-        memcpy(out, x, (size_t)n * sizeof(float));
+    if (format_is_float(f)) {
+        op_quantise_weights(f, x, n, out);
         return;
     }
     for (int g = 0; g < n / 32; g++, out += 34) {
