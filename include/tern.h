@@ -80,7 +80,7 @@ enum tern_class {
     TERN_CLASS_AUTO, // int8 activations where the file's weights are quantised, else fp32
     TERN_CLASS_INT8, // activations quantised to int8 per 32 values before every product with quantised weights
     TERN_CLASS_FP32, // float activations everywhere: the reference, slow
-    TERN_CLASS_BF16, // as INT8; BF16 weights by activations rounded to bf16, in the order of the processor's instruction
+    TERN_CLASS_BF16, // as INT8; BF16 weights by activations rounded to bf16, in the order of the CPU's instruction
 };
 
 // Speculative decoding: several tokens are guessed and checked by one run of the model. The text is that of plain

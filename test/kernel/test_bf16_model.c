@@ -1,5 +1,5 @@
-// The kernels of the bf16 class for tile registers on any machine: their source (linear_bf16_tiles.inc) compiled a second
-// time, against a model of the tile instructions in plain C, and checked like the rows of the kernel list.
+// The kernels of the bf16 class for tile registers on any machine: their source (linear_bf16_tiles.inc) compiled once
+// more, against a model of the tile instructions in plain C, and checked like the rows of the kernel list.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

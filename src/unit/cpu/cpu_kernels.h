@@ -7,7 +7,7 @@
 
 // Flags of a linear row.
 enum kernel_flags {
-    KERNEL_ASIDE = 1 << 2, // checked and timed, never chosen: no gain over the row before it where it was measured
+    KERNEL_ASIDE = 1 << 2,      // checked and timed, never chosen: no gain over the row before it where it was measured
     KERNEL_BF16_TILES = 1 << 1, // class bf16 in the order OP_BF16_TILES
     KERNEL_OWN_SUMS = 1 << 0,   // sums in an order of its own (16-bit float dot products): judged by error, not by bits
 };
