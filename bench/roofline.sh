@@ -25,11 +25,11 @@ for model in $(awk -F, 'NR > 1 && !seen[$1]++ { print $1 }' "$1"); do
     [ ! -s "$tmp/$colour.prefill" ] || plot="$plot, '$tmp/$colour.prefill' with points lc $colour pt 9 ps 1.2 notitle"
 done
 gnuplot <<END
-set terminal svg size 900,560 font 'sans-serif,13' background 'white'
+set terminal svg noenhanced size 900,560 font 'sans-serif,13' background 'white'
 set output '$3'
 set logscale xy
 set xlabel 'operations for each byte read'
-set ylabel '10^9 operations per second'
+set ylabel 'GOP/s'
 set xrange [1:2000]
 set yrange [10:4000]
 set grid lc rgb '#dddddd'

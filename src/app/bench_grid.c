@@ -1,5 +1,5 @@
-// Cells in the order in which they are measured: all fast cores before one, and a model's tests together, so that what
-// a stopped comparison has is whole for the models it came to.
+// Cells in the order in which they are measured: all fast cores before one, then test by test over all models, the
+// telling tests first, so that a stopped comparison has something of every model.
 #include "base/base.h"
 #include "bench_grid.h"
 
@@ -13,9 +13,9 @@ static const struct {
                    {"lfm2-350m", "Q8_0"},    {"lfm2-1.2b", "Q4_0"},    {"lfm2-1.2b", "Q4_K_M"}, {"lfm2-1.2b", "Q8_0"}};
 
 static const struct bench_test tests_full[] = {{PHASE_DECODE, 64, 0, 0},
+                                               {PHASE_PREFILL, 512, 0, 0},
                                                {PHASE_DECODE, 64, 2048, 0},
                                                {PHASE_PREFILL, 64, 0, 0},
-                                               {PHASE_PREFILL, 512, 0, 0},
                                                {PHASE_PREFILL, 2048, 0, 0}},
                                tests_small[] = {{PHASE_DECODE, 32, 0, 0}, {PHASE_PREFILL, 128, 0, 0}};
 
@@ -31,8 +31,8 @@ enum tern_status grid_make(struct grid *out, const struct manifest *m, enum grid
                            "--grid small",
                            models_full[i].name, models_full[i].format);
     for (int threads = n_threads; threads > 0; threads = threads > 1 && size == GRID_FULL ? 1 : 0)
-        for (int i = 0; i < m->n_models; i++)
-            for (size_t k = 0; k < n_tests; k++) {
+        for (size_t k = 0; k < n_tests; k++)
+            for (int i = 0; i < m->n_models; i++) {
                 TERN_ASSERT(out->n_cells < GRID_CELLS_MAX);
                 struct grid_cell *c = &out->cells[out->n_cells++];
                 *c = (struct grid_cell){.model = i, .test = tests[k]};
