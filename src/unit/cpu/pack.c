@@ -196,7 +196,8 @@ void cpu_pack_tile(enum cpu_pack p, enum format f, const uint8_t *src, size_t ro
                    int64_t first, uint8_t *tile, void *scratch) {
     const struct pack_layout l = pack_layout_get(p);
     size_t tile_bytes;
-    if (!cpu_pack_tile_bytes(p, n_in, &tile_bytes) || (p != CPU_PACK_F32 && cpu_pack_for(f, PROG_CLASS_INT8) != p)) {
+    const enum prog_class numerics = p == CPU_PACK_BF16_PAIRS ? PROG_CLASS_BF16 : PROG_CLASS_INT8;
+    if (!cpu_pack_tile_bytes(p, n_in, &tile_bytes) || (p != CPU_PACK_F32 && cpu_pack_for(f, numerics) != p)) {
         TERN_BUG("%s rows of %lld values do not go into a %s tile", format_table[f].name, (long long)n_in,
                  cpu_pack_name(p));
     }
