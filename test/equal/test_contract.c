@@ -88,6 +88,7 @@ static struct answer measure(const struct setup *s, const int32_t *tokens, int n
 static void for_each_model(void (*check)(const struct setup *), int n_models) {
     typedef struct tiny_shape (*shape_fn)(enum format format, uint64_t seed);
     static const shape_fn shapes[] = {tiny_lfm2_shape, tiny_llama_shape, tiny_moe_shape, tiny_gemma_shape};
+    if (is_short) n_models = MIN(n_models, (int)ARRAY_LEN(shapes) + 1); // of those in floats lfm2
     for (int i = 0; i < n_models; i++) {
         bool floats = i >= (int)ARRAY_LEN(shapes);
         struct tiny_shape shape =
@@ -428,6 +429,7 @@ static void check_plans(const struct setup *base) {
 static void test_plan(void **state) {
     (void)state;
     for_each_model(check_plans, 8);
+    if (is_short) return;
     // A wider model, where the rows' memory outweighs the constants.
     struct tiny_shape shape = tiny_lfm2_shape(FORMAT_Q8_0, 3);
     shape.n_embd = 512;

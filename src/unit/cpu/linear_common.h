@@ -14,7 +14,7 @@
 #define LINEAR_SANITIZED 1
 #endif
 #endif
-#if defined(LINEAR_SANITIZED) && LINEAR_ROWS > 4
+#if defined(LINEAR_SANITIZED) && defined(LINEAR_ROWS) && LINEAR_ROWS > 4
 #undef LINEAR_ROWS
 #define LINEAR_ROWS 4
 #endif
