@@ -336,13 +336,13 @@ static void figures_of(const struct bench *b, int category, int mode, double *pe
 static void results_print(const struct bench *b) {
     char target[24], own[24];
     bool json = b->o->json;
-    uint64_t own_bytes = b->shape_drafter ? shape_drafter_bytes(b->shape_drafter) : b->drafter->n_bytes_file;
+    uint64_t own_bytes = b->shape_drafter ? shape_drafter_bytes(b->shape_drafter) : shape_bytes(b->drafter);
     if (json)
         out_putf("{\"model\": \"%s\", \"bytes\": %llu, \"drafter_bytes\": %llu, \"prompts\": %d, \"modes\": {",
-                 b->target->name, (unsigned long long)b->target->n_bytes_file, (unsigned long long)own_bytes, b->n);
+                 b->target->name, (unsigned long long)shape_bytes(b->target), (unsigned long long)own_bytes, b->n);
     else
         out_putf("%s, %s; drafter's own weights %s; %d recorded prompts\n%-8s %-8s %12s %10s %8s  %s\n",
-                 b->target->name, bytes_format(b->target->n_bytes_file, target), bytes_format(own_bytes, own), b->n,
+                 b->target->name, bytes_format(shape_bytes(b->target), target), bytes_format(own_bytes, own), b->n,
                  "mode", "category", "tokens/round", "tokens/s", "x plain", "95 %");
     for (int m = 0; m < MODES_N; m++) {
         if (json) out_putf("%s\"%s\": {", m ? ", " : "", modes[m].name);

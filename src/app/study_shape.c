@@ -63,12 +63,18 @@ static uint64_t bytes_of(enum format f, double n) {
     return format_row_bytes(f, 256, &block) ? (uint64_t)(n / 256 * (double)block) : 0;
 }
 
+uint64_t shape_bytes(const struct model *m) {
+    uint64_t sum = 0;
+    for (int i = 0; i < m->n_tensors; i++) sum += m->tensors[i].n_bytes;
+    return sum;
+}
+
 static int layers_for(const struct model *target, enum format f, double share) {
     const struct model_hyper *h = &target->hyper;
     double embd = h->n_embd, q = h->n_head * h->head_dim, kv = h->n_head_kv * h->head_dim;
     double layer = 2 * embd * q + 2 * embd * kv + 3 * embd * h->n_ff;
     double rest = FEATURES * embd * embd + 2.0 * MARKOV_RANK * h->n_vocab;
-    double wanted = share * (double)target->n_bytes_file - (double)bytes_of(f, rest);
+    double wanted = share * (double)shape_bytes(target) - (double)bytes_of(f, rest);
     return (int)MIN(MAX(floor(wanted / (double)bytes_of(f, layer) + 0.5), 1), LAYERS_MAX);
 }
 
@@ -81,7 +87,7 @@ static enum tern_status parts_make(struct shape_drafter *d, const struct model *
     shape.hyper.n_vocab = BLOCK_ROWS; // its embedding is not used
     shape.hyper.conv_len = 0;
     TRY(model_create_shape(&d->layers, &shape, f, FORMAT_F16, seed, err));
-    d->bytes = d->layers->n_bytes_file;
+    d->bytes = shape_bytes(d->layers);
     d->model = *d->layers;
     d->model.name = "drafter of a shape";
     d->model.hyper.n_vocab = h->n_vocab;
