@@ -13,6 +13,7 @@
 
 #define VOCAB 12
 #define SAMPLES 200000
+#define SAMPLES_SHORT 40000 // where $TERN_TEST_SHORT is set: slow builds
 #define NODES 17
 #define DEPTHS 8
 #define SPREAD 1.2f      // of the model's logits
@@ -23,6 +24,7 @@
 // right rule gave 113 to 123, the broken ones 1,163 and more.
 #define CHI_MAX 213.0
 
+static int n_samples = SAMPLES;
 static float model[VOCAB][VOCAB], drafter[VOCAB][VOCAB]; // logits behind each token
 
 static float random_value(uint64_t *state) { // -1 … 1
@@ -126,7 +128,7 @@ static void tokens_run(float temperature, uint64_t seed, accept_choose_fn *rule,
     sp.seed = seed;
     assert_int_equal(sampler_create(&r.sampler, &sp, VOCAB, VOCAB, &err), TERN_OK);
     assert_int_equal(tree_builder_create(&builder, VOCAB, true, &err), TERN_OK);
-    for (int32_t prev = 0; n < SAMPLES; rounds++) {
+    for (int32_t prev = 0; n < n_samples; rounds++) {
         struct token_tree t;
         struct accept_path p;
         struct tree_source s = {.n_depths = DEPTHS,
@@ -210,5 +212,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_right), cmocka_unit_test(test_broken),
                                        cmocka_unit_test(test_same_as_plain)};
     tables_make();
+    if (env_get("TERN_TEST_SHORT")) n_samples = SAMPLES_SHORT;
     return cmocka_run_group_tests_name("speculative sampling", tests, NULL, NULL);
 }
