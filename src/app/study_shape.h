@@ -11,5 +11,5 @@ enum tern_status shape_drafter_create(struct shape_drafter **out, const struct m
                                       double share, uint64_t seed, struct tern_err *err);
 void shape_drafter_free(struct shape_drafter *d); // NULL is fine
 const struct model *shape_drafter_model(const struct shape_drafter *d);
-uint64_t shape_bytes(const struct model *m); // of all its weights, with a file or without
+uint64_t shape_bytes(const struct model *m);                 // of all its weights, with a file or without
 uint64_t shape_drafter_bytes(const struct shape_drafter *d); // of its own weights
