@@ -101,7 +101,7 @@ enum tern_draft {
 struct tern_engine_options {
     // The model, one of: a path (a .gguf file, the first shard of a split one, or a Hugging Face folder with
     // config.json and safetensors); a GGUF file in memory, borrowed for the engine's life; or random weights in a named
-    // shape ("lfm2-350m", "lfm2-1.2b", "lfm2.5-2.6b", "llama-7b") for benches, which has no tokenizer.
+    // shape ("lfm2-350m", "lfm2-1.2b", "lfm2-8b-a1b", "lfm2.5-2.6b", "llama-7b") for benches, which has no tokenizer.
     const char *model_path;
     const void *model_data;
     size_t model_data_len;

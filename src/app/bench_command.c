@@ -262,7 +262,8 @@ static int bench_main(const struct command *c, int argc, char **argv) {
     struct opt model_rows[MODEL_OPTS_N];
     model_opts_table(&o.model, model_rows);
     const struct opt rows[] = {
-        {"--shape", 0, "NAME", OPT_TEXT, &o.shape, 0, 0, "random weights: lfm2-350m, lfm2-1.2b, lfm2.5-2.6b, llama-7b"},
+        {"--shape", 0, "NAME", OPT_TEXT, &o.shape, 0, 0,
+         "random weights: lfm2-350m, lfm2-1.2b, lfm2-8b-a1b, lfm2.5-2.6b, llama-7b"},
         {"--format", 0, "NAME", OPT_TEXT, &o.format, 0, 0, "of the shape's weights (default Q4_0)"},
         {"--seed", 0, "N", OPT_INT, &o.seed, 0, 1 << 30, "of the shape's weights and the prompt (default 1)"},
         {"--prompt", 'p', "N", OPT_INT, &o.n_prompt, 1, 1 << 20, "prompt tokens (default 512)"},
