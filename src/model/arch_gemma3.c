@@ -5,7 +5,7 @@
 // Folders store norms as w - 1, GGUF as they multiply. GGUF files say nothing of the pattern of layers, of the local
 // rotation's base and of the scale of scores, because one engine knows them; here they are named and may be given.
 #include "base/base.h"
-#include "model/model_int.h"
+#include "model/arch_tensors.h"
 #include <math.h>
 
 #define PATTERN_DEFAULT 6 // every sixth layer sees everything
@@ -13,24 +13,12 @@
 #define LAYERS_OF_27B 62 // scales by width / heads, all others by the width of a head
 
 #define HF_LAYER "model.layers.%d."
-#define LAYER(field) offsetof(struct model_layer, field)
-#define ROW(gguf, hf, field, ne0, ne1, small) \
-    { {"blk.%d." gguf ".weight", HF_LAYER hf ".weight", NULL}, WHERE_LAYER, LAYER(field), ne0, ne1, small }
+#define ROW(gguf, hf, field, ne0, ne1, small) ARCH_ROW(HF_LAYER, gguf, hf, WHERE_LAYER, field, ne0, ne1, small)
 
 static const struct arch_tensor gemma3_tensors[] = {
-    {{"output_norm.weight", "model.norm.weight", NULL},
-     WHERE_GLOBAL,
-     offsetof(struct model, output_norm),
-     DIM_EMBD,
-     DIM_NONE,
-     true},
-    ROW("attn_norm", "input_layernorm", attn_norm, DIM_EMBD, DIM_NONE, true),
-    ROW("attn_q", "self_attn.q_proj", q, DIM_EMBD, DIM_Q, false),
-    ROW("attn_k", "self_attn.k_proj", k, DIM_EMBD, DIM_KV, false),
-    ROW("attn_v", "self_attn.v_proj", v, DIM_EMBD, DIM_KV, false),
-    ROW("attn_output", "self_attn.o_proj", o, DIM_Q, DIM_EMBD, false),
-    ROW("attn_q_norm", "self_attn.q_norm", q_norm, DIM_HEAD, DIM_NONE, true),
-    ROW("attn_k_norm", "self_attn.k_norm", k_norm, DIM_HEAD, DIM_NONE, true),
+    ARCH_ROW_OUTPUT_NORM,
+    ARCH_ROWS_ATTENTION(HF_LAYER),
+    ARCH_ROWS_HEAD_NORMS(HF_LAYER),
     ROW("post_attention_norm", "post_attention_layernorm", attn_post_norm, DIM_EMBD, DIM_NONE, true),
     ROW("ffn_norm", "pre_feedforward_layernorm", ffn_norm, DIM_EMBD, DIM_NONE, true),
     ROW("ffn_gate", "mlp.gate_proj", ffn_gate, DIM_EMBD, DIM_FF, false),

@@ -12,12 +12,7 @@
     }
 
 static const struct arch_tensor qwen3_tensors[] = {
-    {{"output_norm.weight", "model.norm.weight", NULL},
-     WHERE_GLOBAL,
-     offsetof(struct model, output_norm),
-     DIM_EMBD,
-     DIM_NONE,
-     true},
+    ARCH_ROW_OUTPUT_NORM,
     ARCH_ROWS_ATTENTION(HF_LAYER),
     ARCH_ROWS_HEAD_NORMS(HF_LAYER),
     ARCH_ROWS_FFN(HF_LAYER),

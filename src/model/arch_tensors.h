@@ -8,6 +8,12 @@
         {"blk.%d." gguf ".weight", layer hf ".weight", NULL}, where, offsetof(struct model_layer, field), ne0, ne1, \
             is_small                                                                                                \
     }
+// The norm behind the last layer.
+#define ARCH_ROW_OUTPUT_NORM                                                                                  \
+    {                                                                                                         \
+        {"output_norm.weight", "model.norm.weight", NULL}, WHERE_GLOBAL, offsetof(struct model, output_norm), \
+            DIM_EMBD, DIM_NONE, true                                                                          \
+    }
 #define ARCH_ROWS_ATTENTION(layer)                                                                     \
     ARCH_ROW(layer, "attn_norm", "input_layernorm", WHERE_LAYER, attn_norm, DIM_EMBD, DIM_NONE, true), \
         ARCH_ROW(layer, "attn_q", "self_attn.q_proj", WHERE_LAYER, q, DIM_EMBD, DIM_Q, false),         \
