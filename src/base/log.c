@@ -61,7 +61,9 @@ void progress_begin(struct progress *p, const char *what, uint64_t total, bool i
 }
 
 size_t progress_line(const struct progress *p, uint64_t done, uint64_t now_ns, int width, char *out, size_t cap) {
-    char amount[64], done_text[24], total_text[24], left[32] = "";
+    char amount[64], done_text[24], total_text[24], speed[40] = "", left[32] = "";
+    const double spent_s = (double)(now_ns - p->start_ns) * 1e-9;
+    const uint64_t now_done = done - MIN(done, p->n_before), now_total = p->total - MIN(p->total, p->n_before);
     if (p->is_bytes) {
         bytes_format(done, done_text);
         bytes_format(p->total, total_text);
@@ -71,13 +73,17 @@ size_t progress_line(const struct progress *p, uint64_t done, uint64_t now_ns, i
     }
     if (p->total > 0) {
         double share = MIN((double)done / (double)p->total, 1.0);
-        double spent_s = (double)(now_ns - p->start_ns) * 1e-9;
         snprintf(amount, sizeof(amount), "%3d%%  %s of %s", (int)(share * 100), done_text, total_text);
-        if (share > 0.02 && share < 1) snprintf(left, sizeof(left), "  %.0f s left", spent_s / share - spent_s);
+        if ((double)now_done > 0.02 * (double)now_total && share < 1)
+            snprintf(left, sizeof(left), "  %.0f s left", spent_s * (double)(now_total - now_done) / (double)now_done);
     } else {
         snprintf(amount, sizeof(amount), "%s", done_text);
     }
-    int n = snprintf(out, MIN(cap, (size_t)MAX(width, 1)), "%s %s%s", p->what, amount, left);
+    if (p->is_bytes && spent_s > 0.3 && now_done > 0) {
+        bytes_format((uint64_t)((double)now_done / spent_s), done_text);
+        snprintf(speed, sizeof(speed), "  %s/s", done_text);
+    }
+    int n = snprintf(out, MIN(cap, (size_t)MAX(width, 1)), "%s %s%s%s", p->what, amount, speed, left);
     size_t len = n < 0 ? 0 : MIN((size_t)n, MIN(cap, (size_t)MAX(width, 1)) - 1);
     return len;
 }

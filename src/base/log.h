@@ -19,6 +19,7 @@ struct progress {
     const char *what; // "packing", "prefill"
     uint64_t total;   // items or bytes; 0: unknown
     bool is_bytes;
+    uint64_t n_before; // of total, done before this run: counts for the share, not for the speed
     uint64_t start_ns;
     uint64_t drawn_ns;
     bool drawn;

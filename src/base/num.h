@@ -80,3 +80,13 @@ void sha256_init(struct sha256 *s);
 void sha256_update(struct sha256 *s, const void *data, size_t len);
 void sha256_final(struct sha256 *s, uint8_t digest[32]);
 void sha256_hex(const uint8_t digest[32], char out[65]);
+
+// SHA-1 (FIPS 180-4), only to check what is named by one: the objects of git. It keeps out no attacker.
+struct sha1 {
+    uint32_t h[5];
+    uint64_t n_bytes;
+    uint8_t block[64];
+};
+void sha1_init(struct sha1 *s);
+void sha1_update(struct sha1 *s, const void *data, size_t len);
+void sha1_hex(struct sha1 *s, char out[41]); // ends it

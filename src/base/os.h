@@ -42,6 +42,11 @@ enum tern_status writer_open(struct os_writer *w, const char *path, struct tern_
 enum tern_status writer_put(struct os_writer *w, const void *data, size_t len, struct tern_err *err);
 enum tern_status writer_commit(struct os_writer *w, struct tern_err *err); // visible under path; closes w
 void writer_abort(struct os_writer *w);                                    // nothing remains; fine after commit
+// A write that goes on where an earlier one ended: path_part is opened or created, what it holds stays and counts in
+// n_bytes. writer_commit makes it path, writer_abort removes it.
+enum tern_status writer_resume(struct os_writer *w, const char *path, const char *path_part, struct tern_err *err);
+enum tern_status writer_rewind(struct os_writer *w, struct tern_err *err); // to no bytes
+enum tern_status writer_keep(struct os_writer *w, struct tern_err *err);   // synced and closed; path_part stays
 // Test hook: the n-th write, fsync or rename from now fails with errno_value; 0 switches it off.
 void os_fail_at(uint64_t n, int errno_value);
 
@@ -54,8 +59,13 @@ struct os_stat {
     bool is_file;
 };
 bool os_stat_get(struct os_stat *out, const char *path);
-enum tern_status os_mkdirs(const char *path, struct tern_err *err); // with parents, mode 0700
-enum tern_status os_remove(const char *path, struct tern_err *err); // a file; TERN_NOT_FOUND when absent
+enum tern_status os_mkdirs(const char *path, struct tern_err *err);     // with parents, mode 0700
+enum tern_status os_remove(const char *path, struct tern_err *err);     // a file; TERN_NOT_FOUND when absent
+enum tern_status os_remove_dir(const char *path, struct tern_err *err); // an empty folder
+// path becomes a symbolic link to target (as written: relative to its folder), in place of a file or link.
+enum tern_status os_link(const char *target, const char *path, struct tern_err *err);
+// A link's target as written; false when path is no link or it does not fit.
+bool os_link_read(char *out, size_t cap, const char *path);
 // The path with every link, "." and ".." resolved; false when it leads nowhere or does not fit.
 bool os_real_path(char *out, size_t cap, const char *path);
 bool os_touch(const char *path); // mtime = now

@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -72,6 +73,31 @@ enum tern_status os_mkdirs(const char *path, struct tern_err *err) {
 enum tern_status os_remove(const char *path, struct tern_err *err) {
     if (unlink(path) == 0) return TERN_OK;
     return err_set_errno(err, errno, "cannot remove '%s'", path);
+}
+
+enum tern_status os_remove_dir(const char *path, struct tern_err *err) {
+    if (rmdir(path) == 0) return TERN_OK;
+    return err_set_errno(err, errno, "cannot remove the folder '%s'", path);
+}
+
+enum tern_status os_link(const char *target, const char *path, struct tern_err *err) {
+    char tmp[PATH_BYTES_MAX];
+    uint32_t salt;
+    os_random(&salt, sizeof(salt));
+    int n = snprintf(tmp, sizeof(tmp), "%s.tmp.%d.%08x", path, os_pid(), salt);
+    if (n < 0 || n >= (int)sizeof(tmp)) return err_set(err, TERN_LIMIT, "the path '%s' is too long", path);
+    if (symlink(target, tmp) != 0) return err_set_errno(err, errno, "cannot make the link '%s'", tmp);
+    if (rename(tmp, path) == 0) return TERN_OK;
+    const int cause = errno;
+    unlink(tmp);
+    return err_set_errno(err, cause, "cannot make the link '%s'", path);
+}
+
+bool os_link_read(char *out, size_t cap, const char *path) {
+    const ssize_t n = cap > 0 ? readlink(path, out, cap) : -1;
+    if (n < 0 || (size_t)n >= cap) return false;
+    out[n] = 0;
+    return true;
 }
 
 bool os_real_path(char *out, size_t cap, const char *path) {

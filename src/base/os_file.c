@@ -198,6 +198,38 @@ fail:
     return status;
 }
 
+enum tern_status writer_resume(struct os_writer *w, const char *path, const char *path_part, struct tern_err *err) {
+    struct stat st;
+    *w = (struct os_writer){.fd = -1, .path = mem_strdup(path), .path_tmp = mem_strdup(path_part)};
+    if (!w->path || !w->path_tmp) {
+        err_set(err, TERN_NO_MEMORY, "no memory to write '%s'", path);
+        goto fail;
+    }
+    w->fd = open(path_part, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    if (w->fd < 0 || fstat(w->fd, &st) != 0) {
+        err_set_errno(err, errno, "cannot write '%s'", path_part);
+        goto fail;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        err_set(err, TERN_INVALID_ARGUMENT, "'%s' is %s, not a file", path_part, kind_text(st.st_mode));
+        goto fail;
+    }
+    w->n_bytes = (uint64_t)st.st_size;
+    return TERN_OK;
+fail:
+    if (w->fd >= 0) close(w->fd);
+    mem_free(w->path);
+    mem_free(w->path_tmp);
+    *w = (struct os_writer){.fd = -1};
+    return err ? err->code : TERN_IO;
+}
+
+enum tern_status writer_rewind(struct os_writer *w, struct tern_err *err) {
+    if (ftruncate(w->fd, 0) != 0) return err_set_errno(err, errno, "cannot empty '%s'", w->path_tmp);
+    w->n_bytes = 0;
+    return TERN_OK;
+}
+
 enum tern_status writer_put(struct os_writer *w, const void *data, size_t len, struct tern_err *err) {
     const char *p = data;
     while (len > 0) {
@@ -236,6 +268,15 @@ static int sync_folder_of(char *path) {
     close(fd);
     errno = errno_before;
     return rc;
+}
+
+enum tern_status writer_keep(struct os_writer *w, struct tern_err *err) {
+    enum tern_status status = TERN_OK;
+    if (!w->path_tmp) return TERN_OK;
+    if (sync_fd(w->fd) != 0) status = err_set_errno(err, errno, "cannot sync '%s'", w->path_tmp);
+    w->path_tmp[0] = 0; // it stays
+    writer_abort(w);
+    return status;
 }
 
 enum tern_status writer_commit(struct os_writer *w, struct tern_err *err) {

@@ -68,6 +68,9 @@ static void test_progress_line(void **state) {
     assert_string_equal(out, "prefill  25%  50 of 200  6 s left");
     progress_line(&p, 200, 1000 + 2000000000u, 100, out, sizeof(out));
     assert_string_equal(out, "prefill 100%  200 of 200");
+    p = (struct progress){.what = "pulling", .total = 4u << 20, .is_bytes = true, .n_before = 2u << 20};
+    progress_line(&p, 3u << 20, 2000000000u, 100, out, sizeof(out));
+    assert_string_equal(out, "pulling  75%  3.0 MiB of 4.0 MiB  512.0 KiB/s  2 s left");
     p = (struct progress){.what = "packing", .total = 3u << 20, .is_bytes = true};
     progress_line(&p, 1, 1000, 100, out, sizeof(out));
     assert_string_equal(out, "packing   0%  1 B of 3.0 MiB");

@@ -181,11 +181,38 @@ static void test_sha256(void **state) {
     mem_free(million);
 }
 
+static void sha1_check(const char *expected, const void *data, size_t len, size_t piece) {
+    struct sha1 s;
+    char hex[41];
+    sha1_init(&s);
+    for (size_t at = 0; at < len; at += piece) sha1_update(&s, (const char *)data + at, MIN(piece, len - at));
+    sha1_hex(&s, hex);
+    assert_string_equal(hex, expected);
+}
+
+// The examples of FIPS 180-4 (NIST's "SHA1.pdf"), and git's name of a file that holds "hello\n".
+static void test_sha1(void **state) {
+    (void)state;
+    static const char git[] = "blob 6\0hello\n";
+    for (size_t piece = 1; piece < 130; piece += 3) {
+        sha1_check("da39a3ee5e6b4b0d3255bfef95601890afd80709", "", 0, piece);
+        sha1_check("a9993e364706816aba3e25717850c26c9cd0d89d", "abc", 3, piece);
+        sha1_check("84983e441c3bd26ebaae4aa1f95129e5e54670f1",
+                   "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56, piece);
+        sha1_check("ce013625030ba8dba906f756967f9e9ca394464a", git, sizeof git - 1, piece);
+    }
+    char *million = mem_alloc(1000000);
+    assert_non_null(million);
+    memset(million, 'a', 1000000);
+    sha1_check("34aa973cd4c4daa4f61eeb2bdbad27316534016f", million, 1000000, 997);
+    mem_free(million);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes),       cmocka_unit_test(test_f16_values), cmocka_unit_test(test_f16_compiler),
         cmocka_unit_test(test_f16_machine), cmocka_unit_test(test_bf16),       cmocka_unit_test(test_hash),
-        cmocka_unit_test(test_sha256),
+        cmocka_unit_test(test_sha256),      cmocka_unit_test(test_sha1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -201,6 +201,65 @@ static void test_writer(void **state) {
     assert_int_equal(entries(at("writer")), 1);
 }
 
+static void test_writer_resume(void **state) {
+    (void)state;
+    struct os_writer w;
+    struct tern_err err;
+    assert_ok(os_mkdirs(at("resume"), &test_err));
+    char path[512], part[512];
+    snprintf(path, sizeof path, "%s", at("resume/f"));
+    snprintf(part, sizeof part, "%s", at("resume/f.incomplete"));
+    assert_ok(writer_resume(&w, path, part, &test_err));
+    assert_ok(writer_put(&w, "abc", 3, &test_err));
+    assert_ok(writer_keep(&w, &test_err));
+    assert_ok(writer_keep(&w, &test_err)); // fine when closed
+    assert_ok(writer_resume(&w, path, part, &test_err));
+    assert_int_equal(w.n_bytes, 3);
+    os_fail_at(1, ENOSPC);
+    assert_int_equal(writer_put(&w, "d", 1, &err), TERN_NO_SPACE);
+    assert_ok(writer_put(&w, "d", 1, &test_err));
+    assert_ok(writer_keep(&w, &test_err));
+    assert_int_equal(entries(at("resume")), 1);
+    assert_ok(writer_resume(&w, path, part, &test_err));
+    assert_ok(writer_commit(&w, &test_err));
+    check_content(path, "abcd");
+    assert_int_equal(entries(at("resume")), 1);
+    assert_ok(writer_resume(&w, path, part, &test_err));
+    assert_ok(writer_put(&w, "xyz", 3, &test_err));
+    assert_ok(writer_rewind(&w, &test_err));
+    assert_int_equal(w.n_bytes, 0);
+    assert_ok(writer_put(&w, "new", 3, &test_err));
+    assert_ok(writer_commit(&w, &test_err));
+    check_content(path, "new");
+    assert_ok(writer_resume(&w, path, part, &test_err));
+    writer_abort(&w);
+    assert_int_equal(entries(at("resume")), 1);
+    assert_int_equal(symlink("f", part), 0); // a link in its place is not followed
+    assert_true(writer_resume(&w, path, part, &err) != TERN_OK);
+    check_content(path, "new");
+}
+
+static void test_links(void **state) {
+    (void)state;
+    struct tern_err err;
+    char target[16];
+    assert_ok(os_mkdirs(at("links/sub"), &test_err));
+    assert_ok(file_write_atomic(at("links/a"), "A", 1, &test_err));
+    assert_ok(os_link("../a", at("links/sub/l"), &test_err));
+    check_content(at("links/sub/l"), "A");
+    assert_ok(os_link("../b", at("links/sub/l"), &test_err)); // in its place
+    assert_true(os_link_read(target, sizeof target, at("links/sub/l")));
+    assert_string_equal(target, "../b");
+    assert_false(os_link_read(target, 4, at("links/sub/l")));
+    assert_false(os_link_read(target, sizeof target, at("links/a")));
+    assert_int_equal(entries(at("links/sub")), 1);
+    assert_true(os_link("x", at("links/none/l"), &err) != TERN_OK);
+    assert_true(os_remove_dir(at("links/sub"), &err) != TERN_OK);
+    assert_ok(os_remove(at("links/sub/l"), &test_err));
+    assert_ok(os_remove_dir(at("links/sub"), &test_err));
+    assert_int_equal(os_remove_dir(at("links/sub"), &err), TERN_NOT_FOUND);
+}
+
 struct listing {
     char text[256];
     int stop_after;
@@ -411,11 +470,11 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_map),         cmocka_unit_test(test_map_drop),     cmocka_unit_test(test_read),
-        cmocka_unit_test(test_read_stdin),  cmocka_unit_test(test_write_atomic), cmocka_unit_test(test_writer),
-        cmocka_unit_test(test_folders),     cmocka_unit_test(test_stat),         cmocka_unit_test(test_lock),
-        cmocka_unit_test(test_environment), cmocka_unit_test(test_clock),        cmocka_unit_test(test_machine),
-        cmocka_unit_test(test_interrupt),
+        cmocka_unit_test(test_map),         cmocka_unit_test(test_map_drop),      cmocka_unit_test(test_read),
+        cmocka_unit_test(test_read_stdin),  cmocka_unit_test(test_write_atomic),  cmocka_unit_test(test_writer),
+        cmocka_unit_test(test_folders),     cmocka_unit_test(test_stat),          cmocka_unit_test(test_lock),
+        cmocka_unit_test(test_environment), cmocka_unit_test(test_clock),         cmocka_unit_test(test_machine),
+        cmocka_unit_test(test_interrupt),   cmocka_unit_test(test_writer_resume), cmocka_unit_test(test_links),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
