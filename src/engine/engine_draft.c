@@ -65,7 +65,8 @@ static void plan_draft_options_fill(const struct tern_engine *e, struct plan_dra
                                      .kv_type = e->kv_type,
                                      .window = e->window,
                                      .n_blocks = d->n_blocks * e->n_sessions,
-                                     .n_feature_rows = d->n_rows * e->n_sessions,
+                                     // one lane each, and a step of several sessions
+                                     .n_feature_rows = d->n_rows * e->n_sessions + (e->n_sessions > 1 ? e->window : 0),
                                      .hidden = drafter_wants_hidden(d->model)};
 }
 

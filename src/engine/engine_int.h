@@ -113,11 +113,18 @@ bool engine_is_eos(const struct tern_engine *e, int32_t id);
 enum tern_status engine_progress(const struct tern_engine *e, const char *stage, uint64_t done, uint64_t total,
                                  struct tern_err *err);
 
-// Runs rows of one session's chain as one step: ids[0..n) follow the session's state. want: enum prog_output of the
-// last row (0: none). The state advances; the result is read from the plan before the next run (the mutex is held by
-// the caller).
-enum tern_status session_run(struct tern_session *s, const int32_t *ids, int n, uint32_t want, struct tern_err *err);
-// The same with the logits of every row (n <= ENGINE_OUT_ROWS_MAX).
+// Rows of one session's chain in a step: ids[0 .. n) follow its state, the last n_out of them want output.
+struct session_rows {
+    struct tern_session *s;
+    const int32_t *ids;
+    int n, n_out;
+};
+// Runs rows of n different sessions as one step: the batcher of everything that generates. want: enum prog_output of
+// the rows with output, which come in the order of rows (0: none). The states advance; the result is read from the plan
+// before the next run (the mutex is held by the caller). On failure every session falls back.
+enum tern_status sessions_run(struct tern_engine *e, const struct session_rows *rows, int n, uint32_t want,
+                              struct tern_err *err);
+// One session's rows with the logits of every row (n <= ENGINE_OUT_ROWS_MAX).
 enum tern_status session_run_all(struct tern_session *s, const int32_t *ids, int n, struct tern_err *err);
 // Goes back to len, which must be 0, the current length or a checkpoint's.
 enum tern_status session_restore(struct tern_session *s, size_t len, struct tern_err *err);

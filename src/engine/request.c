@@ -1,5 +1,6 @@
-// Creating a request: every range is checked, the prompt becomes ids, and what the session already holds of it is kept.
-// Whatever can be refused is refused here, before the session changes.
+// Creating a request: every range is checked and the prompt becomes ids (request_open, which needs no session); then
+// what a session already holds of it is kept (request_attach). Whatever can be refused is refused before the session
+// changes.
 #include "base/base.h"
 #include "request_int.h"
 
@@ -30,13 +31,21 @@ static enum tern_status options_check(const struct tern_engine *e, const struct 
     return TERN_OK;
 }
 
+enum tern_status request_fits(const struct tern_request *r, size_t n_prompt, struct tern_err *err) {
+    size_t n_ctx = (size_t)r->engine->n_ctx;
+    if (n_prompt < n_ctx) return TERN_OK;
+    return err_set(err, TERN_CONTEXT_FULL,
+                   "the prompt has %zu tokens, but the context has %zu positions and one is needed for the answer; "
+                   "shorten the prompt or open the model with a larger context",
+                   n_prompt, n_ctx);
+}
+
 // Decides which tokens of the session stay and leaves in r->prompt those that must run (at least one).
-static enum tern_status state_reuse(struct tern_request *r, const struct tern_request_options *o,
-                                    struct tern_err *err) {
+static enum tern_status state_reuse(struct tern_request *r, bool reuse, bool append, struct tern_err *err) {
     struct tern_session *s = r->session;
     struct id_list *p = &r->prompt;
     size_t keep = 0, pending = 0;
-    if (o->append) {
+    if (append) {
         keep = s->len;
         pending = s->pending >= 0;
         if (p->len + pending == 0)
@@ -45,26 +54,21 @@ static enum tern_status state_reuse(struct tern_request *r, const struct tern_re
     } else {
         if (p->len == 0) return err_set(err, TERN_INVALID_ARGUMENT, "the prompt is empty");
         size_t same = 0;
-        if (o->reuse_prefix)
+        if (reuse)
             while (same < s->len && same < p->len && s->ids[same] == p->ids[same]) same++;
         keep = session_reachable(s, MIN(same, p->len - 1)); // the last token runs again: its logits are needed
     }
-    size_t total = o->append ? keep + pending + p->len : p->len;
-    size_t n_ctx = (size_t)r->engine->n_ctx;
-    if (total >= n_ctx)
-        return err_set(err, TERN_CONTEXT_FULL,
-                       "the prompt has %zu tokens, but the context has %zu positions and one is needed for the answer; "
-                       "shorten the prompt or open the model with a larger context",
-                       total, n_ctx);
+    size_t total = append ? keep + pending + p->len : p->len;
+    TRY(request_fits(r, total, err));
     r->usage.n_prompt = (int64_t)total;
     r->usage.n_cached = (int64_t)keep;
-    size_t room = n_ctx - total;
-    r->n_max = o->n_max < 0 || (size_t)o->n_max > room ? (int)room : o->n_max;
-    if (o->append && pending) {
+    size_t room = (size_t)r->engine->n_ctx - total;
+    r->n_max = r->n_max < 0 || (size_t)r->n_max > room ? (int)room : r->n_max;
+    if (append && pending) {
         if (!id_list_push(p, s->pending)) return err_set(err, TERN_NO_MEMORY, "no memory for the prompt");
         memmove(p->ids + 1, p->ids, (p->len - 1) * sizeof *p->ids);
         p->ids[0] = s->pending;
-    } else if (!o->append) {
+    } else if (!append) {
         memmove(p->ids, p->ids + keep, (p->len - keep) * sizeof *p->ids);
         p->len -= keep;
     }
@@ -89,12 +93,6 @@ static enum tern_status sampler_open(struct tern_request *r, const struct tern_r
                                .bias = o->logit_bias,
                                .n_bias = o->n_logit_bias};
     TRY(sampler_create(&r->sampler, &p, h->n_vocab, h->n_vocab_used, err));
-    const struct tern_session *s = r->session;
-    if (o->append) { // penalties look back at the whole text
-        sampler_prompt(r->sampler, s->ids, s->len);
-        if (s->pending >= 0) sampler_prompt(r->sampler, &s->pending, 1);
-    }
-    sampler_prompt(r->sampler, r->prompt.ids, r->prompt.len);
     if (!o->constraint) return TERN_OK;
     r->constraint = *o->constraint;
     r->mask = mem_calloc(((size_t)h->n_vocab + 31) / 32, sizeof *r->mask);
@@ -107,9 +105,7 @@ static enum tern_status output_open(struct tern_request *r, const struct tern_re
                                     struct tern_err *err) {
     buf_init(&r->piece, REQUEST_TEXT_MAX);
     buf_init(&r->passed, REQUEST_TEXT_MAX);
-    buf_init(&r->text, REQUEST_TEXT_MAX);
-    r->events = mem_calloc(REQUEST_EVENTS_MAX, sizeof *r->events);
-    if (!r->events) return err_set(err, TERN_NO_MEMORY, "no memory for events");
+    event_queue_init(&r->queue);
     TRY(stop_matcher_init(&r->stops, o->stop, o->n_stop, err));
     if (!r->engine->tokenizer) return TERN_OK;
     detok_init(&r->detok, r->engine->tokenizer, false);
@@ -121,34 +117,59 @@ static enum tern_status output_open(struct tern_request *r, const struct tern_re
     return answer_create(&r->parser, &ao, err);
 }
 
-enum tern_status tern_request_create(struct tern_request **out, struct tern_session *s,
-                                     const struct tern_request_options *o, struct tern_err *err) {
-    if (s->busy) return err_set(err, TERN_INVALID_ARGUMENT, "the session is busy with another request");
-    TRY(options_check(s->engine, o, err));
+enum tern_status request_open(struct tern_request **out, struct tern_engine *e, const struct tern_request_options *o,
+                              struct tern_err *err) {
+    TRY(options_check(e, o, err));
     struct tern_request *r = mem_calloc(1, sizeof *r);
     if (!r) return err_set(err, TERN_NO_MEMORY, "no memory for a request");
-    r->session = s;
-    r->engine = s->engine;
-    r->created_ns = clock_ns();
+    r->engine = e;
+    r->created_ns = r->began_ns = clock_ns();
     r->ignore_eos = o->ignore_eos;
     r->n_logprobs = o->n_logprobs;
+    r->n_max = o->n_max;
     r->next = -1;
     bool reasoning_open = false;
     enum tern_status status;
-    TRY_GOTO(prompt_build(s->engine, o, &r->prompt, &reasoning_open, err), fail);
+    TRY_GOTO(prompt_build(e, o, &r->prompt, &reasoning_open, err), fail);
     TRY_GOTO(sampler_open(r, o, err), fail);
     TRY_GOTO(output_open(r, o, reasoning_open, err), fail);
     TRY_GOTO(request_draft_init(r, o, err), fail);
-    TRY_GOTO(state_reuse(r, o, err), fail);
     r->usage.joules = (double)NAN;
-    r->usage.load_s = (double)s->engine->load_ns * 1e-9;
-    r->usage.plan = plan_name(s->engine->plan);
-    s->busy = r->holds_session = true;
+    r->usage.load_s = (double)e->load_ns * 1e-9;
+    r->usage.plan = plan_name(e->plan);
     *out = r;
     return TERN_OK;
 fail:
     tern_request_free(r);
     return status;
+}
+
+enum tern_status request_attach(struct tern_request *r, struct tern_session *s, bool reuse, bool append,
+                                struct tern_err *err) {
+    r->session = s;
+    TRY(request_draft_attach(r, err));
+    if (append) { // penalties look back at the whole text
+        sampler_prompt(r->sampler, s->ids, s->len);
+        if (s->pending >= 0) sampler_prompt(r->sampler, &s->pending, 1);
+    }
+    sampler_prompt(r->sampler, r->prompt.ids, r->prompt.len);
+    TRY(state_reuse(r, reuse, append, err));
+    s->busy = r->holds_session = true;
+    return TERN_OK;
+}
+
+enum tern_status tern_request_create(struct tern_request **out, struct tern_session *s,
+                                     const struct tern_request_options *o, struct tern_err *err) {
+    if (s->busy) return err_set(err, TERN_INVALID_ARGUMENT, "the session is busy with another request");
+    struct tern_request *r = NULL;
+    TRY(request_open(&r, s->engine, o, err));
+    enum tern_status status = request_attach(r, s, o->reuse_prefix, o->append, err);
+    if (status != TERN_OK) {
+        tern_request_free(r);
+        return status;
+    }
+    *out = r;
+    return TERN_OK;
 }
 
 void request_let_go(struct tern_request *r) {
@@ -169,9 +190,7 @@ void tern_request_free(struct tern_request *r) {
     id_list_release(&r->answer);
     buf_release(&r->piece);
     buf_release(&r->passed);
-    buf_release(&r->text);
-    mem_free(r->events);
-    mem_free(r->logprobs);
+    event_queue_release(&r->queue);
     mem_free(r);
 }
 

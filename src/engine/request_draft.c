@@ -38,13 +38,16 @@ enum tern_status request_draft_init(struct tern_request *r, const struct tern_re
                        "draft auto needs the costs that are measured when an engine opens with draft auto; this one "
                        "was opened with %s",
                        draft_mode_name(e->draft.mode));
-    if (follows_text(d->mode) && e->window > 1) TRY(session_ngram_create(r->session, err));
     d->max = draft_max_of(e, d->mode, o->draft_max);
     if (d->max < 1) d->mode = TERN_DRAFT_OFF;
     d->noise = (struct tree_noise){
         .temperature = o->temperature, .seed = o->seed, .top_k = o->top_k, .top_p = o->top_p, .min_p = o->min_p};
     width_text_init(&d->text);
     return TERN_OK;
+}
+
+enum tern_status request_draft_attach(struct tern_request *r, struct tern_err *err) {
+    return follows_text(r->draft.mode) ? session_ngram_create(r->session, err) : TERN_OK;
 }
 
 // `auto` may never draft here: there the first draft pays for the prompt, and is chosen with that in mind.

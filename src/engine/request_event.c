@@ -1,59 +1,22 @@
 // From chosen tokens to events: detokenizer (whole characters), stop strings (nothing of one is shown), answer parser
-// (text, reasoning, calls), and a small queue, since one token can make several events or none.
+// (text, reasoning, calls), and the queue, since one token can make several events or none.
 #include "base/base.h"
 #include "request_int.h"
 
-static bool event_push(struct tern_request *r, struct queued_event ev) {
-    if (r->n_events == REQUEST_EVENTS_MAX) {
-        r->out_of_room = true;
-        return false;
-    }
-    r->events[r->n_events++] = ev;
-    return true;
-}
-
 static bool sink_event(void *arg, const struct answer_event *ev) {
     struct tern_request *r = arg;
-    static const enum tern_event_type types[] = {[ANSWER_TEXT] = TERN_EVENT_TEXT,
-                                                 [ANSWER_REASONING] = TERN_EVENT_REASONING,
-                                                 [ANSWER_CALL] = TERN_EVENT_TOOL_CALL};
-    struct str text = ev->type == ANSWER_CALL ? ev->arguments : ev->text;
-    if (text.len == 0 && ev->type != ANSWER_CALL) return true;
-    struct queued_event q = {.type = types[ev->type], .text_at = r->text.len, .text_len = text.len};
-    buf_put(&r->text, text.data, text.len);
-    q.name_at = r->text.len;
-    q.name_len = ev->type == ANSWER_CALL ? ev->name.len : 0;
-    buf_put(&r->text, ev->name.data, q.name_len);
-    if (r->text.failed) {
-        r->out_of_room = true;
-        return false;
-    }
-    if (ev->type != ANSWER_CALL) {
-        q.logprobs_at = r->logprobs_taken;
-        q.logprobs_len = r->n_logprobs_held - r->logprobs_taken;
-        r->logprobs_taken = r->n_logprobs_held;
-    }
-    return event_push(r, q);
+    if (ev->type == ANSWER_CALL) return event_queue_put_call(&r->queue, ev->name, ev->arguments);
+    if (ev->text.len == 0) return true;
+    return event_queue_put_text(&r->queue, ev->type == ANSWER_TEXT ? TERN_EVENT_TEXT : TERN_EVENT_REASONING, ev->text);
 }
 
 static enum tern_status parser_put(struct tern_request *r, struct str piece, bool is_control, struct tern_err *err) {
     if (piece.len == 0) return TERN_OK;
     TRY(answer_put(r->parser, piece, is_control, sink_event, r, err));
-    return r->out_of_room ? err_set(err, TERN_LIMIT, "the answer grew over %u bytes or %d events without being read",
-                                    REQUEST_TEXT_MAX, REQUEST_EVENTS_MAX)
-                          : TERN_OK;
-}
-
-// A queue that was read empty starts over, so that texts do not pile up.
-static void queue_rewind(struct tern_request *r) {
-    if (r->event_at < r->n_events) return;
-    r->event_at = r->n_events = 0;
-    buf_clear(&r->text);
-    if (r->logprobs_taken == 0) return;
-    memmove(r->logprobs, r->logprobs + r->logprobs_taken,
-            (r->n_logprobs_held - r->logprobs_taken) * sizeof *r->logprobs);
-    r->n_logprobs_held -= r->logprobs_taken;
-    r->logprobs_taken = 0;
+    return r->queue.out_of_room
+               ? err_set(err, TERN_LIMIT, "the answer grew over %u bytes or %d events without being read",
+                         REQUEST_TEXT_MAX, REQUEST_EVENTS_MAX)
+               : TERN_OK;
 }
 
 // Control tokens, and the added tokens that some models use as markers though they count as text (Qwen3's <tool_call>).
@@ -67,7 +30,7 @@ enum tern_status request_tell_token(struct tern_request *r, int32_t id, bool *st
     const struct tokenizer *t = r->engine->tokenizer;
     *stopped = false;
     if (!t) return TERN_OK;
-    queue_rewind(r);
+    event_queue_rewind(&r->queue);
     buf_clear(&r->passed);
     if (token_is_marker(t, id)) {
         // Text before a control token is complete: no stop string and no character reaches across it.
@@ -89,7 +52,7 @@ enum tern_status request_tell_token(struct tern_request *r, int32_t id, bool *st
 
 enum tern_status request_tell_end(struct tern_request *r, bool stopped, struct tern_err *err) {
     if (!r->engine->tokenizer) return TERN_OK;
-    queue_rewind(r);
+    event_queue_rewind(&r->queue);
     if (!stopped) {
         buf_clear(&r->piece);
         buf_clear(&r->passed);
@@ -102,17 +65,11 @@ enum tern_status request_tell_end(struct tern_request *r, bool stopped, struct t
 
 enum tern_status request_note_logprobs(struct tern_request *r, int32_t id, struct tern_err *err) {
     size_t per = (size_t)r->n_logprobs + 1;
-    if (r->n_logprobs_held + per > r->logprobs_cap) {
-        size_t cap = MAX(2 * r->logprobs_cap, 64 * per);
-        struct tern_logprob *grown = mem_realloc(r->logprobs, cap * sizeof *grown);
-        if (!grown) return err_set(err, TERN_NO_MEMORY, "no memory for log-probabilities");
-        r->logprobs = grown;
-        r->logprobs_cap = cap;
-    }
+    struct tern_logprob *at = event_queue_logprobs(&r->queue, per);
+    if (!at) return err_set(err, TERN_NO_MEMORY, "no memory for log-probabilities");
     int32_t ids[TERN_TOP_LOGPROBS_MAX];
     float logprobs[TERN_TOP_LOGPROBS_MAX];
     int n = sampler_top(r->sampler, r->n_logprobs, ids, logprobs);
-    struct tern_logprob *at = r->logprobs + r->n_logprobs_held;
     at[0] = (struct tern_logprob){.id = id, .logprob = sampler_logprob(r->sampler, id)};
     for (int i = 0; i < r->n_logprobs; i++)
         at[i + 1] =
@@ -122,25 +79,5 @@ enum tern_status request_note_logprobs(struct tern_request *r, int32_t id, struc
             struct str bytes = tokenizer_token_bytes(r->engine->tokenizer, at[i].id);
             at[i].bytes = (struct tern_str){bytes.data, bytes.len};
         }
-    r->n_logprobs_held += per;
     return TERN_OK;
-}
-
-bool request_pop_event(struct tern_request *r, struct tern_event *event) {
-    if (r->event_at == r->n_events) return false;
-    const struct queued_event *q = &r->events[r->event_at++];
-    struct tern_str text = {r->text.data + q->text_at, q->text_len};
-    *event = (struct tern_event){.type = q->type};
-    if (q->type == TERN_EVENT_TOOL_CALL) {
-        event->tool_arguments = text;
-        event->tool_name = (struct tern_str){r->text.data + q->name_at, q->name_len};
-        return true;
-    }
-    event->text = text;
-    if (q->logprobs_len > 0) {
-        event->logprobs = r->logprobs + q->logprobs_at;
-        event->n_logprobs = (int)q->logprobs_len;
-        event->n_logprobs_token = r->n_logprobs + 1;
-    }
-    return true;
 }

@@ -1,5 +1,6 @@
 // Private to engine/: one answer being made. request.c creates it and decides what of the session's state serves it;
-// request_run.c works: prompt chunks, then token by token; request_event.c turns tokens into events.
+// request_rows.c runs its prompt and its tokens, together with those of others or alone; request_run.c does so until
+// there is an event; request_event.c turns tokens into events, which event_queue.c keeps.
 #pragma once
 #include "engine_int.h"
 
@@ -10,10 +11,36 @@
 
 struct queued_event {
     enum tern_event_type type;
-    size_t text_at, text_len; // into request.text
+    size_t text_at, text_len; // into the queue's text
     size_t name_at, name_len;
     size_t logprobs_at, logprobs_len;
+    int64_t n_done, n_total; // progress
 };
+// Events waiting to be pulled, with their texts and log-probabilities. One thread at a time.
+struct event_queue {
+    struct queued_event *events; // [cap], at most REQUEST_EVENTS_MAX
+    int n, at, cap;
+    struct buf text;
+    struct tern_logprob *logprobs;
+    size_t n_logprobs, logprobs_cap, logprobs_taken; // gathered; taken: already given to queued events
+    bool out_of_room;                                // an event could not be queued
+};
+void event_queue_init(struct event_queue *q);
+void event_queue_release(struct event_queue *q);
+// When many events are unpulled, a text becomes part of the one before it, and progress always takes the place of
+// unpulled progress: so a slow reader costs the bytes of the answer and no more. False: no room (out_of_room is set).
+bool event_queue_put_text(struct event_queue *q, enum tern_event_type type, struct str text);
+bool event_queue_put_call(struct event_queue *q, struct str name, struct str arguments);
+bool event_queue_put_progress(struct event_queue *q, int64_t n_done, int64_t n_total);
+// Room for n more log-probabilities, to be filled by the caller; they go with the next text. NULL: no memory.
+struct tern_logprob *event_queue_logprobs(struct event_queue *q, size_t n);
+// The next event; false: none is left. Its texts lie in the queue until the next call of any function but pop.
+bool event_queue_pop(struct event_queue *q, int n_logprobs_token, struct tern_event *event);
+// A queue that was read empty starts over, so that texts do not pile up.
+void event_queue_rewind(struct event_queue *q);
+// All of from's events into to, which was read empty. Log-probabilities whose text is still to come stay in from.
+// False: no memory, and nothing has moved.
+bool event_queue_move(struct event_queue *to, struct event_queue *from);
 enum request_phase { REQUEST_PROMPT, REQUEST_ANSWER, REQUEST_FINISHED, REQUEST_TOLD };
 
 #define REQUEST_DRAFT_NOTE 256
@@ -44,7 +71,7 @@ struct tern_request {
     bool holds_session; // the session is busy with this request
     struct tern_constraint constraint;
     void *constraint_state; // NULL: none
-    int n_max;              // tokens, always set
+    int n_max;              // tokens; set when it has a session
     bool ignore_eos;
     int n_logprobs;
     enum request_phase phase;
@@ -63,18 +90,41 @@ struct tern_request {
     struct answer *parser;
     struct buf piece, passed; // scratch: text of one token; text past the stop strings
 
-    struct queued_event *events; // [REQUEST_EVENTS_MAX]
-    int n_events, event_at;
-    struct buf text; // of queued events
-    struct tern_logprob *logprobs;
-    size_t n_logprobs_held, logprobs_cap, logprobs_taken; // gathered; taken: already given to queued events
-    bool out_of_room;                                     // an event could not be queued
+    struct event_queue queue;
 
     struct request_draft draft;
     struct tern_usage usage;
-    uint64_t created_ns, prompt_ns, first_ns;
-    uint64_t step_ns; // of the last plain run, without waiting for the engine
+    uint64_t created_ns, began_ns, prompt_ns, first_ns; // began: was given a session's time
+    uint64_t step_ns;                                   // of the last plain run, without waiting for the engine
 };
+
+// A request without a session: what can be refused without one is refused.
+enum tern_status request_open(struct tern_request **out, struct tern_engine *e, const struct tern_request_options *o,
+                              struct tern_err *err);
+// Gives it a session, which is free, and restores what of its state serves. Once per request.
+enum tern_status request_attach(struct tern_request *r, struct tern_session *s, bool reuse, bool append,
+                                struct tern_err *err);
+enum tern_status request_fits(const struct tern_request *r, size_t n_prompt, struct tern_err *err);
+
+// The rows of one request in a step: a piece of its prompt, or the token chosen last. A step may serve many requests:
+// next for each, one run for all, then choose and take for each. Run and choose under the engine's mutex, without
+// another run between them.
+struct request_rows {
+    struct tern_request *r;
+    const int32_t *ids;
+    int n;
+    bool wants; // its output gives the next token
+    bool keep;  // a checkpoint comes behind it
+    int out;    // index of its output
+};
+void request_rows_next(struct request_rows *out, struct tern_request *r, int n_max);
+// *want: the kind of output that serves all of them.
+enum tern_status request_rows_run(struct tern_engine *e, struct request_rows *rows, int n, uint32_t *want,
+                                  struct tern_err *err);
+enum tern_status request_rows_choose(const struct request_rows *rows, uint32_t want, struct tern_err *err);
+enum tern_status request_rows_take(const struct request_rows *rows, struct tern_err *err);
+void request_done(struct tern_request *r, struct tern_event *event); // the last event, and the session is let go
+void request_failed(struct tern_request *r);                         // no more events; the session is let go
 
 // Chooses the next token from output out_index of the last run, for position pos: r->next, and the answer grows.
 enum tern_status request_choose(struct tern_request *r, uint32_t want, int out_index, int64_t pos,
@@ -86,6 +136,7 @@ enum tern_status request_finish(struct tern_request *r, enum tern_finish finish,
 uint32_t request_output(const struct tern_request *r); // enum prog_output that choosing needs
 // Mode and limits of this request; refuses what the engine cannot do.
 enum tern_status request_draft_init(struct tern_request *r, const struct tern_request_options *o, struct tern_err *err);
+enum tern_status request_draft_attach(struct tern_request *r, struct tern_err *err);
 // The prompt has run: the drafter sees it.
 enum tern_status request_draft_prompt(struct tern_request *r, struct tern_err *err);
 // One round of speculation from r->next, told and taken. *ran false: nothing was drafted, and a plain step is due.
@@ -102,5 +153,4 @@ void request_let_go(struct tern_request *r);
 enum tern_status request_tell_token(struct tern_request *r, int32_t id, bool *stopped, struct tern_err *err);
 // The end of the answer: what is held back comes out.
 enum tern_status request_tell_end(struct tern_request *r, bool stopped, struct tern_err *err);
-bool request_pop_event(struct tern_request *r, struct tern_event *event);
 enum tern_status request_note_logprobs(struct tern_request *r, int32_t id, struct tern_err *err);

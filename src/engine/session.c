@@ -141,38 +141,60 @@ void session_fall_back(struct tern_session *s) {
     session_draft_cut(s, len);
 }
 
-// n_out: head rows at the end of the step (0, 1 or n).
-static enum tern_status rows_run(struct tern_session *s, const int32_t *ids, int n, int n_out, uint32_t want,
-                                 struct tern_err *err) {
-    struct tern_engine *e = s->engine;
-    if (s->len + (size_t)n > (size_t)e->n_ctx)
-        TERN_BUG("a step of %d rows behind %zu in a context of %d", n, s->len, e->n_ctx);
-    struct step_builder *b = &e->builder;
-    TRY(session_draft_room(s, n, err));
-    step_begin(b, plan_pool(e->plan), 0);
-    int32_t conv_in = s->len > 0 ? s->slot : -1;
-    int seq = step_add_seq(b, s->blocks, s->n_blocks, (int32_t)s->len, conv_in, s->slot);
-    for (int i = 0; i < n; i++) step_add_chain_row(b, seq, ids[i], i >= n - n_out);
-    if (e->draft.plan) b->step.ports[PORT_FEATURES] = session_draft_port(s);
-    mem_freeze(true);
-    enum tern_status status = plan_run(e->plan, step_end(b), want, err);
-    mem_freeze(false);
-    if (status != TERN_OK) {
-        session_fall_back(s);
-        return status;
+// Features of a step of one session go where they belong; those of several lie in the step's order first, behind all
+// lanes, and are then moved.
+static struct step_port features_port(const struct tern_engine *e, const struct session_rows *rows, int n) {
+    if (n == 1) return session_draft_port(rows[0].s);
+    return plan_draft_features(e->draft.plan, e->draft.n_rows * e->n_sessions);
+}
+
+static enum tern_status features_move(struct tern_engine *e, const struct session_rows *rows, int n,
+                                      struct tern_err *err) {
+    int from = e->draft.n_rows * e->n_sessions;
+    for (int i = 0; i < n; i++) {
+        struct session_draft *sd = &rows[i].s->draft;
+        int to = sd->lane * e->draft.n_rows + (int)sd->pending;
+        if (n > 1) TRY(plan_draft_features_copy(e->draft.plan, to, from, rows[i].n, err));
+        from += rows[i].n;
+        sd->pending += (size_t)rows[i].n;
     }
-    memcpy(s->ids + s->len, ids, (size_t)n * sizeof *ids);
-    s->len += (size_t)n;
-    if (e->draft.plan) s->draft.pending += (size_t)n;
     return TERN_OK;
 }
 
-enum tern_status session_run(struct tern_session *s, const int32_t *ids, int n, uint32_t want, struct tern_err *err) {
-    return rows_run(s, ids, n, want ? 1 : 0, want, err);
+static void rows_add(struct step_builder *b, const struct session_rows *rows) {
+    struct tern_session *s = rows->s;
+    if (s->len + (size_t)rows->n > (size_t)s->engine->n_ctx)
+        TERN_BUG("a step of %d rows behind %zu in a context of %d", rows->n, s->len, s->engine->n_ctx);
+    int seq = step_add_seq(b, s->blocks, s->n_blocks, (int32_t)s->len, s->len > 0 ? s->slot : -1, s->slot);
+    for (int i = 0; i < rows->n; i++) step_add_chain_row(b, seq, rows->ids[i], i >= rows->n - rows->n_out);
+}
+
+enum tern_status sessions_run(struct tern_engine *e, const struct session_rows *rows, int n, uint32_t want,
+                              struct tern_err *err) {
+    struct step_builder *b = &e->builder;
+    for (int i = 0; i < n; i++) TRY(session_draft_room(rows[i].s, rows[i].n, err));
+    step_begin(b, plan_pool(e->plan), 0);
+    for (int i = 0; i < n; i++) rows_add(b, &rows[i]);
+    if (e->draft.plan) b->step.ports[PORT_FEATURES] = features_port(e, rows, n);
+    mem_freeze(true);
+    enum tern_status status = plan_run(e->plan, step_end(b), want, err);
+    if (status == TERN_OK && e->draft.plan) status = features_move(e, rows, n, err);
+    mem_freeze(false);
+    for (int i = 0; i < n; i++) {
+        struct tern_session *s = rows[i].s;
+        if (status != TERN_OK) {
+            session_fall_back(s);
+            continue;
+        }
+        memcpy(s->ids + s->len, rows[i].ids, (size_t)rows[i].n * sizeof *rows[i].ids);
+        s->len += (size_t)rows[i].n;
+    }
+    return status;
 }
 
 enum tern_status session_run_all(struct tern_session *s, const int32_t *ids, int n, struct tern_err *err) {
-    return rows_run(s, ids, n, n, PROG_OUT_LOGITS, err);
+    const struct session_rows rows = {s, ids, n, n};
+    return sessions_run(s->engine, &rows, 1, PROG_OUT_LOGITS, err);
 }
 
 enum tern_status tern_session_truncate(struct tern_session *s, size_t len, struct tern_err *err) {
