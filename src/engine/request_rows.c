@@ -1,5 +1,5 @@
-// The work of requests: prompts in pieces of the window, then one token a step. A request alone and many requests in one
-// step go the same way, so what a token means (sampling, penalties, constraint, stop strings, limits) exists once.
+// The work of requests: prompts in pieces of the window, then one token a step. A request alone and many in one step go
+// the same way, so what a token means (sampling, penalties, constraint, stop strings, limits) exists once.
 //
 // Copies of the convolution rows are kept where a later request of the session may begin: at the last multiple of
 // OP_BLOCK before the prompt's end (the same prompt again, or one that differs in its last words), at the prompt's end
