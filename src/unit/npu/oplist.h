@@ -56,8 +56,8 @@ enum npu_op_kind {
 const char *npu_op_name(enum npu_op_kind k); // "conv"
 
 enum npu_weight_kind { NPU_WEIGHT_I8, NPU_WEIGHT_F16 };
-// A constant's values. Lives in a weight store (npu_store.h) that outlives every list; one object is one blob, shared by
-// all lists of a model (compare pointers).
+// A constant's values. Lives in a weight store (npu_store.h) that outlives every list; one object is one blob, shared
+// by all lists of a model (compare pointers).
 struct npu_weight {
     const char *name; // "l3.q", "head.0", "l3.norm1"
     enum npu_weight_kind kind;
