@@ -1,7 +1,8 @@
 // The face of base/: everything above it includes this header first and no other header of base/.
 //
 // Reading order: err.h (how things fail), num.h (sizes and number formats), mem.h (where memory comes from), str.h,
-// json.h, log.h, os.h (the only operating-system layer), team.h (threads), process.h (children).
+// json.h, log.h, os.h (the only operating-system layer), team.h (threads), process.h (children), library.h
+// (shared libraries at run time).
 // Nothing in base/ keeps global state but the memory counters, the log level and the interrupt hook.
 #pragma once
 #include "base/err.h"
@@ -15,3 +16,4 @@
 #include "base/http.h"
 #include "base/team.h"
 #include "base/process.h"
+#include "base/library.h"

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,9 +26,9 @@
 static double seconds_of(const struct timeval *t) { return (double)t->tv_sec + (double)t->tv_usec * 1e-6; }
 
 // In the child: everything here is async-signal-safe. Returns only on failure, with errno set.
-static void child_become(const struct child_options *o) {
-    int in = open("/dev/null", O_RDONLY);
-    int out = open(o->out_path ? o->out_path : "/dev/null", O_WRONLY | O_CREAT | O_APPEND, 0666);
+static void child_become(const struct child_options *o, int talk) {
+    int in = talk >= 0 ? talk : open("/dev/null", O_RDONLY);
+    int out = talk >= 0 ? talk : open(o->out_path ? o->out_path : "/dev/null", O_WRONLY | O_CREAT | O_APPEND, 0666);
     int err = open(o->err_path ? o->err_path : "/dev/null", O_WRONLY | O_CREAT | O_APPEND, 0666);
     if (in < 0 || out < 0 || err < 0) return;
     if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0) return;
@@ -54,23 +55,40 @@ static bool pipe_cloexec(int fds[2]) {
     return true;
 }
 
+// Both ends of the talk: ours, and the child's, which it loses with exec but for the copies that are 0 and 1.
+static bool talk_open(int talk[2]) {
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, talk) != 0) return false;
+    fcntl(talk[0], F_SETFD, FD_CLOEXEC);
+    fcntl(talk[1], F_SETFD, FD_CLOEXEC);
+    return true;
+}
+
 enum tern_status child_open(struct os_child *out, const struct child_options *o, struct tern_err *err) {
-    int fds[2];
+    int fds[2], talk[2] = {-1, -1};
     pid_t parent = getpid();
     *out = (struct os_child){.start_ns = clock_ns()};
+    if (o->talk) *o->talk = -1;
     if (!pipe_cloexec(fds)) return err_set_errno(err, errno, "cannot start '%s'", o->argv[0]);
+    if (o->talk && !talk_open(talk)) {
+        int why_talk = errno;
+        close(fds[0]);
+        close(fds[1]);
+        return err_set_errno(err, why_talk, "cannot start '%s'", o->argv[0]);
+    }
     pid_t pid = fork();
     if (pid == 0) {
         child_group_lead(parent);
-        child_become(o);
+        child_become(o, talk[1]);
         int why = errno;
         if (write(fds[1], &why, sizeof why) != (ssize_t)sizeof why) _exit(EXIT_NOT_STARTED);
         _exit(EXIT_NOT_STARTED);
     }
     int fork_errno = errno, why = 0;
     close(fds[1]);
+    talk_close(talk[1]);
     if (pid < 0) {
         close(fds[0]);
+        talk_close(talk[0]);
         return err_set_errno(err, fork_errno, "cannot start '%s'", o->argv[0]);
     }
     setpgid(pid, pid); // whoever of the two comes first
@@ -81,9 +99,11 @@ enum tern_status child_open(struct os_child *out, const struct child_options *o,
     if (n == (ssize_t)sizeof why) {
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
         }
+        talk_close(talk[0]);
         return err_set_errno(err, why, "cannot start '%s'", o->argv[0]);
     }
     out->pid = (int)pid;
+    if (o->talk) *o->talk = talk[0];
     return TERN_OK;
 }
 

@@ -17,6 +17,8 @@ struct child_options {
     const char *out_path;    // file that gets standard output, at its end; NULL: nobody reads it
     const char *err_path;    // the same for standard error; may be equal to out_path
     const char *dir;         // working folder; NULL: ours
+    int *talk; // NULL, or gets a descriptor: what is written to it is the child's standard input, what the
+               // child writes to its standard output (out_path is NULL) is read from it; talk_close()
 };
 struct child_result {
     bool timed_out;   // it was killed after its time
@@ -37,6 +39,14 @@ bool child_is_over(const struct os_child *c);
 void child_signal_kill(const struct os_child *c);
 // Kills and waits; fine when there is none.
 void child_close(struct os_child *c);
+
+// Whole messages over the descriptor of child_options.talk. A child that ended, and a wait of more than timeout_ms
+// between bytes, are TERN_IO: the caller closes both then. talk_read_line takes bytes up to and without '\n' (a line of
+// cap bytes and more: TERN_INVALID_ARGUMENT) and ends them with 0.
+enum tern_status talk_write(int fd, const void *data, size_t len, int timeout_ms, struct tern_err *err);
+enum tern_status talk_read(int fd, void *out, size_t len, int timeout_ms, struct tern_err *err);
+enum tern_status talk_read_line(int fd, char *out, size_t cap, int timeout_ms, struct tern_err *err);
+void talk_close(int fd); // -1 is fine
 
 // Processor seconds that all processes of this machine have taken so far, and what a hypervisor took from it; false
 // when the system does not say. Resolution about 10 ms.

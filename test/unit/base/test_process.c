@@ -135,13 +135,55 @@ static void test_exe_path(void **state) {
     assert_string_equal(os_exe_path(small, sizeof small), "");
 }
 
+static void test_talk(void **state) {
+    (void)state;
+    const char *const argv[] = {"sh", "-c", "read a; echo got $a; head -c 100000 /dev/zero; cat; exit 3", NULL};
+    int fd = -1;
+    struct child_options o = {.argv = argv, .err_path = at("err"), .talk = &fd};
+    struct os_child c;
+    struct child_result r;
+    struct tern_err err;
+    char line[64], byte = 'x';
+    static char zeros[100000];
+    memset(zeros, 1, sizeof zeros);
+    assert_ok(child_open(&c, &o, &test_err));
+    assert_ok(talk_write(fd, "a word\n", 7, 20000, &test_err));
+    assert_ok(talk_read_line(fd, line, sizeof line, 20000, &test_err));
+    assert_string_equal(line, "got a word");
+    assert_ok(talk_read(fd, zeros, sizeof zeros, 20000, &test_err));
+    for (size_t i = 0; i < sizeof zeros; i++) assert_int_equal(zeros[i], 0);
+    assert_int_equal(talk_read(fd, &byte, 1, 50, &err), TERN_IO); // cat waits for us
+    assert_contains(err.message, "said nothing for 50 ms");
+    assert_ok(talk_write(fd, "12345\n", 6, 20000, &test_err));
+    assert_int_equal(talk_read_line(fd, line, 3, 20000, &err), TERN_INVALID_ARGUMENT);
+    child_signal_kill(&c);
+    assert_ok(child_wait(&c, 20000, &r, &test_err));
+    assert_int_equal(r.code, 128 + SIGKILL);
+    enum tern_status status = TERN_OK;
+    for (int i = 0; i < 5000 && status == TERN_OK; i++) { // its own child may be dying still
+        status = talk_write(fd, "x", 1, 20000, &err);
+        clock_sleep_ns(1000000);
+    }
+    assert_int_equal(status, TERN_IO); // and no SIGPIPE
+    assert_contains(err.message, "has ended");
+    talk_close(fd);
+    const char *const absent[] = {"/nowhere/to/be-found", NULL};
+    o.argv = absent;
+    assert_int_equal(child_open(&c, &o, &err), TERN_NOT_FOUND);
+    assert_int_equal(fd, -1);
+}
+
 int main(void) {
     snprintf(root, sizeof(root), "/tmp/tern-process-XXXXXX");
     if (!mkdtemp(root)) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_output_and_code), cmocka_unit_test(test_does_not_start),
-        cmocka_unit_test(test_time_limit),      cmocka_unit_test(test_fork_and_busy),
-        cmocka_unit_test(test_append),          cmocka_unit_test(test_exe_path),
+        cmocka_unit_test(test_output_and_code),
+        cmocka_unit_test(test_does_not_start),
+        cmocka_unit_test(test_time_limit),
+        cmocka_unit_test(test_fork_and_busy),
+        cmocka_unit_test(test_append),
+        cmocka_unit_test(test_exe_path),
+        cmocka_unit_test(test_talk),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     const char *const names[] = {"out", "err", "here", "pid", "lines"};
