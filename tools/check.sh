@@ -112,7 +112,14 @@ sanitizer() { # NAME FOLDER b_sanitize
             TSAN_OPTIONS=halt_on_error=1 tests "$1" "$2" -t 5
 }
 
+# The runtimes of NPU back ends, which CI fetches; elsewhere their tests are skipped until tools/npu_packages.sh ran.
+npu_packages() {
+    [ "${CI:-}" != true ] || one 'runtimes of NPU back ends' tools/npu_packages.sh build/npu-packages
+    [ ! -f build/npu-packages/npu-packages.txt ] || export TERN_NPU_PACKAGES="$PWD/build/npu-packages"
+}
+
 tier_gcc() {
+    npu_packages
     build "$(${CC:-cc} --version | head -n 1)" build || return
     tests 'tests' build
     one 'the installed library from outside' tools/check_install.sh build
@@ -122,6 +129,7 @@ tier_san() { sanitizer 'address and undefined' build/san address,undefined; }
 tier_tsan() { sanitizer 'thread' build/tsan thread; }
 tier_clang() {
     command -v clang >/dev/null 2>&1 || { skip clang 'not installed'; return; }
+    npu_packages
     CC=clang build 'clang' build/clang && tests 'clang' build/clang
 }
 cross_build() {

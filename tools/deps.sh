@@ -47,6 +47,7 @@ check | ci | cross | fuzz)
 esac
 case $tier in
 ci) want_tool clang clang
+    python3 -c 'import ensurepip, venv' 2>/dev/null || want="$want python3-venv"
     have clang && echo 'int main(void) { return 0; }' | clang -x c - -fsanitize=address -o /dev/null 2>/dev/null ||
         want="$want libclang-rt-14-dev" ;;
 fuzz)
