@@ -1,6 +1,6 @@
-// The small face of a back end: a runtime, found and opened when asked for, that compiles operation lists (oplist.h) and
-// runs them. Private to unit/npu. The runtimes are shared libraries (ONNX Runtime, OpenVINO) or a process (Core AI on
-// Linux); tern is built with none of them and declares what it calls itself.
+// The small face of a back end: a runtime, found and opened when asked for, that compiles operation lists (oplist.h)
+// and runs them. Private to unit/npu. The runtimes are shared libraries (ONNX Runtime, OpenVINO) or a process (Core AI
+// on Linux); tern is built with none of them and declares what it calls itself.
 //
 // Where a runtime is looked for: options.library, else its own variable (TERN_ORT_LIBRARY, TERN_OPENVINO_LIBRARY,
 // TERN_COREAI_PYTHON), else the Python environment that TERN_NPU_PACKAGES names (tools/npu_packages.sh makes one), else

@@ -1,6 +1,6 @@
-// What tern calls of ONNX Runtime, declared here: the first slots of its two tables of functions. The tables only grow at
-// their ends, so a table asked for by version ORT_API_NEEDED has at least these slots in every later library. Slots that
-// are not called are skipped by number. Strings and enumerations are those of its documented C interface.
+// What tern calls of ONNX Runtime, declared here: the first slots of its two tables of functions. The tables only grow
+// at their ends, so a table asked for by version ORT_API_NEEDED has at least these slots in every later library. Slots
+// that are not called are skipped by number. Strings and enumerations are those of its documented C interface.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

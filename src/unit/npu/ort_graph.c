@@ -1,9 +1,9 @@
 // An operation list as an ONNX graph, made through the model editor: no protobuf, no 2 GB limit, and constants that
 // stay in the weight store's memory (the runtime borrows them, so all programs of a model share one copy).
 //
-// Two forms. For the CPU provider the graph computes in fp32, rounded to fp16 where a value leaves the program (outputs,
-// states, and what later operations read of them): that provider has no fp16 arithmetic on x86 and would put a cast
-// around every operation. int8 weights pass DequantizeLinear in every run: one weight at a time exists in fp32.
+// Two forms. For the CPU provider the graph computes in fp32, rounded to fp16 where a value leaves the program
+// (outputs, states, and what later operations read of them): that provider has no fp16 arithmetic on x86 and would put
+// a cast around every operation. int8 weights pass DequantizeLinear in every run: one weight at a time exists in fp32.
 // Measured for 64 columns of a 1024 x 4608 matrix (2-vCPU Sapphire Rapids Xeon, runtime 1.32.0): 183 GFLOP/s, against
 // 259 with fp32 weights packed by the runtime (five times the memory) and 68 to 87 with its MatMulNBits in fp32; its
 // quantised activations (357) leave fp16's error by a factor of ten. Other providers get fp16 throughout.

@@ -1,5 +1,6 @@
-// Where the runtimes of the back ends are: a file that somebody named, the Python environment that tools/npu_packages.sh
-// makes, or the system's loader, in this order. A named file that is not there is an error: nothing else is tried.
+// Where the runtimes of the back ends are: a file that somebody named, the Python environment that
+// tools/npu_packages.sh makes, or the system's loader, in this order. A named file that is not there is an error:
+// nothing else is tried.
 #include "base/base.h"
 #include "unit/npu/npu_backend.h"
 #include <stdio.h>

@@ -2,8 +2,8 @@
 // found as npu_backend.h says; without it the tests that need it are skipped, which with CI set is a failure.
 #include "npu_backend_test.h"
 
-// The runtime computes in fp32 what the reference rounds to fp16 after every operation. Largest difference over 20 seeds,
-// relative to 1 + value: 0.0039; a wrong operand gives 0.1 and more.
+// The runtime computes in fp32 what the reference rounds to fp16 after every operation. Largest difference over 20
+// seeds, relative to 1 + value: 0.0039; a wrong operand gives 0.1 and more.
 #define OUTPUT_BOUND 0.01f
 
 static void test_every_op(void **state) {
