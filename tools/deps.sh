@@ -38,6 +38,8 @@ build) ;;
 check | ci | cross | fuzz)
     library cmocka cmocka.h || need="$need libcmocka-dev"
     library jansson jansson.h || need="$need libjansson-dev"
+    # Loaded at run time by what speaks HTTP as a client; the tests of that need it too.
+    have ldconfig && ldconfig -p | grep -q 'libcurl.*\.so\.4' || want="$want libcurl4"
     have clang-format-14 || clang-format --version 2>/dev/null | grep -q 'version 14\.' || want="$want clang-format-14"
     ;;
 *)

@@ -99,17 +99,14 @@ static void place_scan(struct store_list *l, scan_fn scan, const char *base, con
     if (os_stat_get(&st, path) && st.is_dir) scan(l, path);
 }
 
-static void hf_places(struct store_list *l) {
+bool store_hf_root(char out[STORE_PATH_MAX]) {
     const char *hub = env_get("HF_HUB_CACHE"), *home = env_get("HF_HOME"), *cache = env_get("XDG_CACHE_HOME");
     if (!hub) hub = env_get("HUGGINGFACE_HUB_CACHE"); // the older spelling
-    if (hub)
-        place_scan(l, store_hf_scan, hub, NULL);
-    else if (home)
-        place_scan(l, store_hf_scan, home, "hub");
-    else if (cache)
-        place_scan(l, store_hf_scan, cache, "huggingface/hub");
-    else
-        place_scan(l, store_hf_scan, env_get("HOME"), ".cache/huggingface/hub");
+    if (hub) return snprintf(out, STORE_PATH_MAX, "%s", hub) < STORE_PATH_MAX;
+    if (home) return store_join(out, home, "hub");
+    if (cache) return store_join(out, cache, "huggingface/hub");
+    home = env_get("HOME");
+    return home && store_join(out, home, ".cache/huggingface/hub");
 }
 
 enum tern_status store_scan(struct store_list *l, struct tern_err *err) {
@@ -117,7 +114,8 @@ enum tern_status store_scan(struct store_list *l, struct tern_err *err) {
     arena_init(&l->arena, 0);
     buf_init(&l->notes, NOTES_BYTES_MAX);
     const char *home = env_get("HOME"), *ollama = env_get("OLLAMA_MODELS");
-    hf_places(l);
+    char hub[STORE_PATH_MAX];
+    if (store_hf_root(hub)) place_scan(l, store_hf_scan, hub, NULL);
     if (ollama) {
         place_scan(l, store_ollama_scan, ollama, NULL);
     } else {

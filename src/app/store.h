@@ -5,9 +5,11 @@
 //   store_hf.c        the Hugging Face cache; LM Studio's folder
 //   store_ollama.c    Ollama's manifests and blobs
 //   store_resolve.c   from a name that a user types to a path
+//   store_remove.c    taking a model out of the Hugging Face cache
 //
-// Stores are only read. What a store's links, manifests and names say is not believed: a path leads nowhere outside the
-// store, digests are hexadecimal, manifests are bounded. A broken entry is listed with its fault and stops nothing.
+// Stores are only read, but for the Hugging Face cache: pull.h fills it, store_remove takes from it. What a store's
+// links, manifests and names say is not believed: a path leads nowhere outside the store, digests are hexadecimal,
+// manifests are bounded. A broken entry is listed with its fault and stops nothing.
 #pragma once
 #include "app.h"
 
@@ -41,10 +43,25 @@ struct store_list {
 // All stores of this machine, by the environment. TERN_NO_MEMORY is the only failure.
 enum tern_status store_scan(struct store_list *l, struct tern_err *err);
 void store_list_release(struct store_list *l);
+// The Hugging Face cache of this user (HF_HUB_CACHE …), there or not; false when nothing says where.
+bool store_hf_root(char out[STORE_PATH_MAX]);
 
 // The path that a model name means: a path (kept as it is), or a model of a store. *entry_name (nullable): the name of
 // the store's model, "" for paths. Errors list the candidates, or names like it.
 enum tern_status store_resolve(const char *name, struct buf *path, struct buf *entry_name, struct tern_err *err);
+
+// The model of the list that a name means, usable or not.
+enum tern_status store_find(const struct store_list *l, const char *name, const struct store_entry **out,
+                            struct tern_err *err);
+
+struct store_removed {
+    char name[1200];
+    uint64_t n_bytes; // freed
+    int n_files;
+};
+// Takes a model out of the Hugging Face cache: its links in every snapshot, the blobs that nothing else uses, and the
+// whole repository when no model is left in it (or `whole`). dry: only counts. Other programs' stores are refused.
+enum tern_status store_remove(const char *name, bool whole, bool dry, struct store_removed *out, struct tern_err *err);
 
 // ------------------------------------------------------------------------------------------------- inside stores
 
@@ -56,6 +73,12 @@ bool store_join(char out[STORE_PATH_MAX], const char *folder, const char *name);
 bool store_holds(const char *root, const char *path);
 // The models in folder as entries `id`: GGUF files, or safetensors with config.json. Files must lie in root.
 void store_folder_scan(struct store_list *l, enum store_kind kind, struct str id, const char *folder, const char *root);
+// What the name of a GGUF file says. Shard "…-00002-of-00003.gguf": its numbers, else 1 of 1. Stem: the name without
+// folder, shard numbers and ".gguf". Tag of a stem: the quantisation it ends in, or the whole stem.
+bool store_is_gguf(struct str name);
+void store_shard_read(struct str name, int64_t *no, int64_t *count);
+struct str store_stem_of(struct str name);
+struct str store_tag_of(struct str stem);
 void store_hf_scan(struct store_list *l, const char *hub);
 void store_lmstudio_scan(struct store_list *l, const char *root);
 void store_ollama_scan(struct store_list *l, const char *root);

@@ -26,12 +26,12 @@ struct folder_scan {
     uint64_t n_bytes_weights;
 };
 
-static bool is_gguf(struct str name) {
+bool store_is_gguf(struct str name) {
     return name.len > 5 && store_name_eq((struct str){name.data + name.len - 5, 5}, STR(".gguf"));
 }
 
 // "…-00002-of-00003.gguf": the numbers; else count 1.
-static void shard_read(struct str name, int64_t *no, int64_t *count) {
+void store_shard_read(struct str name, int64_t *no, int64_t *count) {
     *no = *count = 1;
     const size_t n = 20; // "-00001-of-00003.gguf"
     if (name.len <= n || name.data[name.len - n] != '-') return;
@@ -47,14 +47,14 @@ static void shard_read(struct str name, int64_t *no, int64_t *count) {
 }
 
 // The file name without folder, shard numbers and ".gguf".
-static struct str stem_of(struct str name) {
+struct str store_stem_of(struct str name) {
     for (size_t i = name.len; i > 0; i--) {
         if (name.data[i - 1] != '/') continue;
         name = (struct str){name.data + i, name.len - i};
         break;
     }
     int64_t no, count;
-    shard_read(name, &no, &count);
+    store_shard_read(name, &no, &count);
     name.len -= count > 1 ? 20 : 5;
     return name;
 }
@@ -71,7 +71,7 @@ static bool is_quant(struct str s) {
     return false;
 }
 
-static struct str tag_of(struct str stem) {
+struct str store_tag_of(struct str stem) {
     for (size_t i = stem.len; i > 0; i--) {
         const char c = stem.data[i - 1];
         if (c != '-' && c != '.') continue;
@@ -103,7 +103,7 @@ static bool file_take(void *arg, const char *name, const struct os_stat *st) {
     const bool is_config = f->depth == 0 && strcmp(name, "config.json") == 0;
     const bool is_weights = f->depth == 0 && str_ends(n, STR(".safetensors"));
     const bool is_other = f->depth == 0 && (str_ends(n, STR(".json")) || str_ends(n, STR(".jinja")));
-    const bool is_model = is_gguf(n) && !str_starts(n, STR("mmproj"));
+    const bool is_model = store_is_gguf(n) && !str_starts(n, STR("mmproj"));
     if (!is_config && !is_weights && !is_other && !is_model) return true;
     char relative[STORE_PATH_MAX];
     if ((size_t)snprintf(relative, sizeof relative, "%s%s", f->below, name) >= sizeof relative) return true;
@@ -129,14 +129,14 @@ static bool file_take(void *arg, const char *name, const struct os_stat *st) {
 static const char *shards_check(const struct folder_scan *f, int i, uint64_t *n_bytes, char text[256]) {
     struct str name = str_from(f->files[i].path);
     int64_t no, count;
-    shard_read(name, &no, &count);
+    store_shard_read(name, &no, &count);
     *n_bytes = f->files[i].n_bytes;
     if (!f->files[i].is_file) return "its link leads nowhere: the download is not complete";
     int n_found = 1;
     for (int k = 0; k < f->n && count > 1; k++) {
         struct str other = str_from(f->files[k].path);
         int64_t other_no, other_count;
-        shard_read(other, &other_no, &other_count);
+        store_shard_read(other, &other_no, &other_count);
         if (k == i || other_count != count || other.len != name.len || !f->files[k].is_file ||
             memcmp(other.data, name.data, name.len - 20) != 0)
             continue;
@@ -149,15 +149,15 @@ static const char *shards_check(const struct folder_scan *f, int i, uint64_t *n_
 }
 
 static void gguf_add(struct folder_scan *f, enum store_kind kind, struct str id, int i) {
-    struct str name = str_from(f->files[i].path), stem = stem_of(name), tag = tag_of(stem);
+    struct str name = str_from(f->files[i].path), stem = store_stem_of(name), tag = store_tag_of(stem);
     int64_t no, count;
     char path[STORE_PATH_MAX], text[256];
-    shard_read(name, &no, &count);
+    store_shard_read(name, &no, &count);
     if (no != 1) return;
     for (int k = 0; k < f->n; k++) {
         struct str other = str_from(f->files[k].path);
-        shard_read(other, &no, &count);
-        if (k != i && no == 1 && store_name_eq(tag_of(stem_of(other)), tag)) tag = stem;
+        store_shard_read(other, &no, &count);
+        if (k != i && no == 1 && store_name_eq(store_tag_of(store_stem_of(other)), tag)) tag = stem;
     }
     struct store_entry e = {.kind = kind, .id = id, .tag = tag, .path = path};
     e.fault = shards_check(f, i, &e.n_bytes, text);

@@ -6,7 +6,10 @@
 //
 // A name that several models of one store have (":Q4_K_M" left out) is an error that lists them, never a choice.
 #include "base/base.h"
+#include "pull.h"
 #include "store.h"
+
+#include <stdio.h>
 
 #define NAMES_TOLD_MAX 12
 #define NAME_MAX_TO_COMPARE 96
@@ -139,25 +142,30 @@ static enum tern_status not_found(const struct store_list *l, const struct query
             continue;
         buf_putf(&names, "%s%s", n++ ? ", " : "", e->name);
     }
+    char pull[300] = "";
+    struct str id, tag;
+    const bool can_pull = (q->kind < 0 || q->kind == STORE_HF) && pull_name_split(str_from(name), &id, &tag);
+    if (can_pull) snprintf(pull, sizeof pull, "; `tern pull %.200s` downloads it, if the hub has it", name);
     enum tern_status status =
-        n > 0 ? err_set(err, TERN_NOT_FOUND, "%s: no such file or folder, and no model of that name; did you mean %s?",
-                        name, names.data)
-              : err_set(err, TERN_NOT_FOUND,
-                        "%s: no such file or folder, and no model of that name in the stores of this machine (%d "
-                        "models; `tern list` shows them)",
-                        name, l->n);
+        n > 0
+            ? err_set(err, TERN_NOT_FOUND, "%s: no such file or folder, and no model of that name; did you mean %s?%s",
+                      name, names.data, pull)
+            : err_set(err, TERN_NOT_FOUND,
+                      "%s: no such file or folder, and no model of that name in the stores of this machine (%d "
+                      "models; `tern list` shows them)%s",
+                      name, l->n, pull);
     buf_release(&names);
     return status;
 }
 
-static enum tern_status name_find(const struct store_list *l, const char *name, struct buf *path,
-                                  struct buf *entry_name, struct tern_err *err) {
+enum tern_status store_find(const struct store_list *l, const char *name, const struct store_entry **out,
+                            struct tern_err *err) {
     struct query q = query_make(str_from(name));
     int first = 0;
     for (int k = 0; k < STORE_COUNT; k++) {
         if (q.kind >= 0 && q.kind != k) continue;
         const int n = matches_find(l, &q, k, true, &first);
-        if (n == 1) return entry_use(&l->entries[first], path, entry_name, err);
+        if (n == 1) return *out = &l->entries[first], TERN_OK;
         if (n > 1) return ambiguous(l, &q, k, true, name, err);
     }
     int n_all = 0, found = 0;
@@ -167,7 +175,7 @@ static enum tern_status name_find(const struct store_list *l, const char *name, 
         if (n > 0 && n_all == 0) found = first;
         n_all += n;
     }
-    if (n_all == 1) return entry_use(&l->entries[found], path, entry_name, err);
+    if (n_all == 1) return *out = &l->entries[found], TERN_OK;
     if (n_all > 1) return ambiguous(l, &q, q.kind, false, name, err);
     return not_found(l, &q, name, err);
 }
@@ -179,8 +187,10 @@ enum tern_status store_resolve(const char *name, struct buf *path, struct buf *e
         return path->failed ? err_set(err, TERN_NO_MEMORY, "no memory for a path") : TERN_OK;
     }
     struct store_list l;
+    const struct store_entry *entry;
     TRY(store_scan(&l, err));
-    enum tern_status status = name_find(&l, name, path, entry_name, err);
+    enum tern_status status = store_find(&l, name, &entry, err);
+    if (status == TERN_OK) status = entry_use(entry, path, entry_name, err);
     store_list_release(&l);
     return status;
 }
