@@ -91,13 +91,15 @@ enum tern_status drafter_inject(struct drafter *d, const int32_t *blocks, int n_
     return TERN_OK;
 }
 
+// The whole block always runs, as it was trained; the output, much of a small drafter's cost, of n_depths rows of it.
 static enum tern_status block_run(struct drafter *d, const int32_t *blocks, int n_blocks, int len, int32_t anchor,
-                                  struct tern_err *err) {
+                                  int n_depths, struct tern_err *err) {
     const struct model_drafter *md = d->model->drafter;
     step_begin(&d->step, plan_draft_pool(d->plan), STEP_FULL);
     int seq = step_add_seq(&d->step, blocks, n_blocks, len, -1, -1);
     for (int i = 0; i < md->n_rows; i++)
-        step_add_full_row(&d->step, seq, i > 0 ? md->mask_id : anchor, false, i >= md->first_row);
+        step_add_full_row(&d->step, seq, i > 0 ? md->mask_id : anchor, false,
+                          i >= md->first_row && i < md->first_row + n_depths);
     d->n_drafts++;
     return plan_draft_run(d->plan, step_end(&d->step), err);
 }
@@ -106,9 +108,11 @@ enum tern_status drafter_propose(struct drafter *d, const int32_t *blocks, int n
                                  enum tree_method method, const struct tree_noise *noise, int n, struct token_tree *t,
                                  struct tern_err *err) {
     const struct model_drafter *md = d->model->drafter;
-    TRY(block_run(d, blocks, n_blocks, len, t->nodes[0].token, err));
+    int n_depths = MIN(md->n_proposals, n - 1); // no tree of n nodes is deeper
+    if (n_depths < 1) return TERN_OK;
+    TRY(block_run(d, blocks, n_blocks, len, t->nodes[0].token, n_depths, err));
     if (d->markov) markov_begin(d->markov, plan_draft_hidden(d->plan));
-    const struct tree_source source = {.n_depths = md->n_proposals,
+    const struct tree_source source = {.n_depths = n_depths,
                                        .n_vocab = d->model->hyper.n_vocab,
                                        .n_used = MIN(d->model->hyper.n_vocab_used, md->target->hyper.n_vocab_used),
                                        .base = plan_draft_logits(d->plan),
