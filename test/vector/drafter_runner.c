@@ -79,11 +79,14 @@ void drafter_runner_open(struct drafter_runner *r, const struct drafter_options 
     must(model_open(&r->target, o->target, &err), &err);
     must(model_open_drafter(&r->drafter, o->drafter, r->target, &err), &err);
     const struct model_drafter *d = r->drafter->drafter;
-    assert_true(d->n_proposals <= DRAFTER_PROPOSALS_MAX && d->markov == MARKOV_VANILLA && d->conf_with_markov);
-    r->w1 = floats_of(r, d->markov_w1); // before packing gives the file's pages up
-    r->w2 = floats_of(r, d->markov_w2);
-    r->conf = floats_of(r, d->conf);
-    r->conf_bias = *floats_of(r, d->conf_bias);
+    bool has_heads = d->markov == MARKOV_VANILLA && d->conf_with_markov;
+    assert_true(d->n_proposals <= DRAFTER_PROPOSALS_MAX && (has_heads || (d->markov == MARKOV_NONE && !d->conf)));
+    if (has_heads) { // before packing gives the file's pages up
+        r->w1 = floats_of(r, d->markov_w1);
+        r->w2 = floats_of(r, d->markov_w2);
+        r->conf = floats_of(r, d->conf);
+        r->conf_bias = *floats_of(r, d->conf_bias);
+    }
     struct unit_options uo = {.n_threads = o->n_threads};
     must(unit_open(&r->unit, "cpu", &uo, &err), &err);
     struct weights_options wo = {.numerics = o->numerics};
@@ -167,18 +170,18 @@ void drafter_draft(struct drafter_runner *r, const int32_t *blocks, int len, int
 void drafter_chain_run(const struct drafter_runner *r, int32_t anchor, const int32_t *want, int n_want, bool stop,
                        struct drafter_chain *out) {
     const struct model_hyper *h = &r->drafter->hyper;
-    int rank = r->drafter->drafter->markov_rank;
+    int rank = r->drafter->drafter->markov_rank; // 0: no head
     int32_t prev = anchor;
     *out = (struct drafter_chain){0};
     for (int k = 0; k < r->drafter->drafter->n_proposals; k++) {
         const float *u = r->logits + (size_t)k * (size_t)h->n_vocab, *hidden = r->hidden + k * h->n_embd;
-        const float *e = r->w1 + (size_t)prev * (size_t)rank;
+        const float *e = rank > 0 ? r->w1 + (size_t)prev * (size_t)rank : NULL;
         double c = (double)r->conf_bias;
-        for (int i = 0; i < h->n_embd; i++) c += (double)r->conf[i] * (double)hidden[i];
+        for (int i = 0; r->conf && i < h->n_embd; i++) c += (double)r->conf[i] * (double)hidden[i];
         for (int i = 0; i < rank; i++) c += (double)r->conf[h->n_embd + i] * (double)e[i];
         float best = -INFINITY;
         for (int v = 0; v < h->n_vocab_used; v++) {
-            const float *w = r->w2 + (size_t)v * (size_t)rank;
+            const float *w = rank > 0 ? r->w2 + (size_t)v * (size_t)rank : NULL;
             float bias = 0;
             for (int i = 0; i < rank; i++) bias += w[i] * e[i];
             if (u[v] + bias > best) {

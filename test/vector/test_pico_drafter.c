@@ -2,8 +2,8 @@
 // proposals, confidences, base logits and hidden rows of the first rounds and the accepted length of every round; from
 // the GGUF file and from a folder in Liquid AI's form. Rounds follow the reference's tokens, so each is judged alone.
 #include "base/base.h"
+#include "../common/drafter_folder.h"
 #include "../common/json_tree.h"
-#include "drafter_folder.h"
 #include "drafter_runner.h"
 #include "golden_file.h"
 
@@ -210,25 +210,75 @@ static void test_fp32(void **state) {
     drafter_runner_close(&r);
 }
 
+// The drafter as a folder of this process.
+static void folder_make(char path[256], bool as_dflash) {
+    struct model *target, *drafter;
+    struct tern_err err = {0};
+    const char *base = env_get("TMPDIR");
+    snprintf(path, 256, "%s/tern_drafter_%d", base ? base : "/tmp", os_pid());
+    if (model_open(&target, TARGET, &err) != TERN_OK) fail_msg("%s", err.message);
+    if (model_open_drafter(&drafter, DRAFTER, target, &err) != TERN_OK) fail_msg("%s", err.message);
+    drafter_folder_write(drafter, path, as_dflash);
+    model_close(drafter);
+    model_close(target);
+}
+
+static void folder_remove(const char *path) {
+    char command[300];
+    snprintf(command, sizeof command, "rm -rf '%s'", path);
+    assert_int_equal(system(command), 0);
+}
+
 static void test_folder(void **state) {
     (void)state;
     struct drafter_runner r;
-    struct model *target, *drafter;
-    struct tern_err err = {0};
-    char path[256], command[300];
-    const char *base = env_get("TMPDIR");
-    snprintf(path, sizeof path, "%s/tern_drafter_%d", base ? base : "/tmp", os_pid());
-    if (model_open(&target, TARGET, &err) != TERN_OK) fail_msg("%s", err.message);
-    if (model_open_drafter(&drafter, DRAFTER, target, &err) != TERN_OK) fail_msg("%s", err.message);
-    drafter_folder_write(drafter, path);
-    model_close(drafter);
-    model_close(target);
+    char path[256];
+    folder_make(path, false);
     runner_open(&r, path, PROG_CLASS_FP32);
     assert_int_equal(r.drafter->hyper.rope, ROPE_INTERLEAVED);
     fp32_check(&r, "folder");
     drafter_runner_close(&r);
-    snprintf(command, sizeof command, "rm -rf '%s'", path);
-    assert_int_equal(system(command), 0);
+    folder_remove(path);
+}
+
+// The same weights as a DFlash drafter: no Markov head, and row i of a block proposes its own position's token, so the
+// anchor's row is not read. Its logits are the reference's base logits from the second row on.
+static void test_dflash(void **state) {
+    (void)state;
+    struct drafter_runner r;
+    char path[256];
+    double worst = 0;
+    folder_make(path, true);
+    runner_open(&r, path, PROG_CLASS_FP32);
+    const struct model_drafter *d = r.drafter->drafter;
+    assert_true(d->markov == MARKOV_NONE && d->first_row == 1 && d->n_rows == PROPOSALS && !d->conf);
+    assert_int_equal(d->n_proposals, PROPOSALS - 1);
+    for (int i = 0; i < golden->n_prompts; i++) {
+        const struct golden_prompt *p = &golden->prompts[i];
+        int32_t ids[IDS_MAX];
+        memcpy(ids, p->ids, (size_t)p->n_ids * sizeof *ids);
+        memcpy(ids + p->n_ids, p->greedy, (size_t)p->n_greedy * sizeof *ids);
+        drafter_features(&r, ids, p->n_ids + p->n_greedy);
+        for (int k = 0, injected = 0; k < ROUNDS_FULL; k++) {
+            const struct round *w = &wants[i].rounds[k];
+            struct drafter_chain c;
+            drafter_inject(&r, r.blocks, injected, w->pos, r.window);
+            injected = w->pos;
+            drafter_draft(&r, r.blocks, w->pos, w->anchor);
+            drafter_chain_run(&r, w->anchor, NULL, 0, false, &c);
+            assert_int_equal(c.n, PROPOSALS - 1);
+            for (int row = 1; row < PROPOSALS; row++) {
+                const float *u = r.logits + (size_t)(row - 1) * (size_t)r.drafter->hyper.n_vocab;
+                assert_int_equal(c.proposals[row - 1], w->logit_ids[row][0]);
+                for (int j = 0; j < TOP; j++)
+                    error_add(&worst, fabs((double)u[w->logit_ids[row][j]] - w->logits[row][j]) / w->logits[row][0]);
+            }
+        }
+    }
+    print_message("DFlash: logits %.2g\n", worst);
+    assert_true(worst <= FP32_ERROR_MAX);
+    drafter_runner_close(&r);
+    folder_remove(path);
 }
 
 // Nothing fails with the wrong pairs, so this shows that the comparison would see them.
@@ -368,8 +418,9 @@ static void test_cost(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fp32), cmocka_unit_test(test_folder), cmocka_unit_test(test_wrong_pairs),
-        cmocka_unit_test(test_int8), cmocka_unit_test(test_ways),   cmocka_unit_test(test_cost),
+        cmocka_unit_test(test_fp32),        cmocka_unit_test(test_folder), cmocka_unit_test(test_dflash),
+        cmocka_unit_test(test_wrong_pairs), cmocka_unit_test(test_int8),   cmocka_unit_test(test_ways),
+        cmocka_unit_test(test_cost),
     };
     return cmocka_run_group_tests_name("pico's drafter", tests, setup, teardown);
 }

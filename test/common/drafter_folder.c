@@ -58,17 +58,20 @@ static void layer_put(struct folder *f, const struct model_layer *l, int i) {
     }
 }
 
-static void config_put(struct buf *b, const struct model *m) {
+static void config_put(struct buf *b, const struct model *m, bool as_dflash) {
     const struct model_hyper *h = &m->hyper;
     const struct model_drafter *d = m->drafter;
+    const char *class_name = as_dflash ? "DFlashDraftModel" : "Lfm2DSparkDraftModel";
     buf_putf(b,
-             "{\"architectures\":[\"Lfm2DSparkDraftModel\"],\"model_type\":\"qwen3\",\"hidden_size\":%d,"
+             "{\"architectures\":[\"%s\"],\"model_type\":\"qwen3\",\"hidden_size\":%d,"
              "\"num_hidden_layers\":%d,\"num_attention_heads\":%d,\"num_key_value_heads\":%d,\"head_dim\":%d,"
              "\"intermediate_size\":%d,\"hidden_act\":\"silu\",\"rms_norm_eps\":%.9g,\"rope_theta\":%.9g,"
-             "\"rope_is_neox_style\":false,\"max_position_embeddings\":%d,\"vocab_size\":%d,\"block_size\":%d,"
-             "\"markov_rank\":%d,\"markov_head_type\":\"vanilla\",\"enable_confidence_head\":true,",
-             h->n_embd, h->n_layers, h->n_head, h->n_head_kv, h->head_dim, h->n_ff, (double)h->norm_eps,
-             (double)h->rope_base, h->n_ctx, h->n_vocab, d->n_rows, d->markov_rank);
+             "\"rope_is_neox_style\":false,\"max_position_embeddings\":%d,\"vocab_size\":%d,\"block_size\":%d,",
+             class_name, h->n_embd, h->n_layers, h->n_head, h->n_head_kv, h->head_dim, h->n_ff, (double)h->norm_eps,
+             (double)h->rope_base, h->n_ctx, h->n_vocab, d->n_rows);
+    if (!as_dflash)
+        buf_putf(b, "\"markov_rank\":%d,\"markov_head_type\":\"vanilla\",\"enable_confidence_head\":true,",
+                 d->markov_rank);
     buf_putf(b, "\"dflash_config\":{\"mask_token_id\":%d,\"num_target_layers\":%d,\"target_layer_ids\":[", d->mask_id,
              d->target->hyper.n_layers);
     for (int i = 0; i < d->n_features; i++) buf_putf(b, "%s%d", i ? "," : "", d->feature_layers[i]);
@@ -83,7 +86,7 @@ static void file_write(const char *folder, const char *name, const struct buf *b
     if (file_write_atomic(path, b->data, b->len, &err) != TERN_OK) fail_msg("%s", err.message);
 }
 
-void drafter_folder_write(const struct model *m, const char *path) {
+void drafter_folder_write(const struct model *m, const char *path, bool as_dflash) {
     struct folder f = {.head_dim = m->hyper.head_dim};
     const struct model_drafter *d = m->drafter;
     struct tern_err err = {0};
@@ -96,10 +99,12 @@ void drafter_folder_write(const struct model *m, const char *path) {
     tensor_put(&f, "hidden_norm.weight", d->hidden_norm, false);
     tensor_put(&f, "norm.weight", m->output_norm, false);
     for (int i = 0; i < m->hyper.n_layers; i++) layer_put(&f, &m->layers[i], i);
-    tensor_put(&f, "markov_head.markov_w1.weight", d->markov_w1, false);
-    tensor_put(&f, "markov_head.markov_w2.weight", d->markov_w2, false);
-    tensor_put(&f, "confidence_head.proj.weight", d->conf, false);
-    tensor_put(&f, "confidence_head.proj.bias", d->conf_bias, false);
+    if (!as_dflash) {
+        tensor_put(&f, "markov_head.markov_w1.weight", d->markov_w1, false);
+        tensor_put(&f, "markov_head.markov_w2.weight", d->markov_w2, false);
+        tensor_put(&f, "confidence_head.proj.weight", d->conf, false);
+        tensor_put(&f, "confidence_head.proj.bias", d->conf_bias, false);
+    }
     buf_putc(&f.header, '}');
     uint8_t length[8];
     for (int i = 0; i < 8; i++) length[i] = (uint8_t)((uint64_t)f.header.len >> (8 * i));
@@ -109,7 +114,7 @@ void drafter_folder_write(const struct model *m, const char *path) {
     assert_false(f.header.failed || f.data.failed);
     file_write(path, "model.safetensors", &file);
     buf_clear(&file);
-    config_put(&file, m);
+    config_put(&file, m, as_dflash);
     file_write(path, "config.json", &file);
     buf_release(&file);
     buf_release(&f.header);

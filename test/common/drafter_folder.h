@@ -6,4 +6,5 @@
 #include "model/model.h"
 
 // path: of the folder, made when it is not there. Fails the test when it cannot be written.
-void drafter_folder_write(const struct model *drafter, const char *path);
+// as_dflash: without Markov and confidence heads, under the class whose first row proposes nothing.
+void drafter_folder_write(const struct model *drafter, const char *path, bool as_dflash);
