@@ -8,6 +8,8 @@
 #   san     build/san         AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan    build/tsan        ThreadSanitizer
 #   fault   build/            only the fault suite
+#   drafts  build/            100 prompts in every kind of draft, budget, thread count and state: the same tokens. An hour
+#                             or more; build/draft-matrix.txt has what is done, so a stopped run goes on from there
 #   cross   build/aarch64     aarch64, all tests under qemu (hours)
 #   arm     build/aarch64     of these the operations, the kernels and the equality of bits
 #   macos   build/macos-*     compiled and linked for macOS on both processors; nothing runs
@@ -125,6 +127,9 @@ tier_gcc() {
     one 'the installed library from outside' tools/check_install.sh build
 }
 tier_fault() { build 'fault' build && tests 'fault' build --suite fault; }
+tier_drafts() {
+    build 'drafts' build && one 'drafts: 100 prompts, every combination' build/test/test_draft_matrix whole build/draft-matrix.txt
+}
 tier_san() { sanitizer 'address and undefined' build/san address,undefined; }
 tier_tsan() { sanitizer 'thread' build/tsan thread; }
 tier_clang() {
@@ -152,9 +157,9 @@ tier_macos() { one 'macOS: compiles and links' tools/check_macos.sh; }
 [ $# -gt 0 ] || set -- style gcc
 for tier in "$@"; do
     case $tier in
-    style | gcc | clang | san | tsan | fault | cross | arm | macos) "tier_$tier" ;;
+    style | gcc | clang | san | tsan | fault | drafts | cross | arm | macos) "tier_$tier" ;;
     *)
-        echo "check.sh: no tier '$tier' (style gcc clang san tsan fault cross arm macos)" >&2
+        echo "check.sh: no tier '$tier' (style gcc clang san tsan fault drafts cross arm macos)" >&2
         exit 2
         ;;
     esac

@@ -9,7 +9,8 @@ static bool kind_find(const char *name, enum prog_kind *out) {
         const char *name;
         enum prog_kind kind;
     } kinds[] = {{"whole", PROG_WHOLE},    {"layers", PROG_LAYERS}, {"segment", PROG_SEGMENT},
-                 {"attention", PROG_ATTN}, {"commit", PROG_COMMIT}, {"encoder", PROG_ENCODER}};
+                 {"attention", PROG_ATTN}, {"commit", PROG_COMMIT}, {"encoder", PROG_ENCODER},
+                 {"inject", PROG_INJECT},  {"draft", PROG_DRAFT},   {"markov", PROG_LINEAR}};
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
         if (strcmp(kinds[i].name, name) == 0) return *out = kinds[i].kind, true;
     return false;
@@ -28,7 +29,8 @@ static int program_print(const struct command *c, const struct model *m, const s
     else if (!prog_dump(p, &b))
         code = EXIT_FAILED;
     if (code == EXIT_DONE) {
-        struct prog_cost cost = prog_cost_get(p, rows, spec->outputs ? MIN(rows, 1) : 0, ctx);
+        int n_out = spec->kind == PROG_DRAFT ? spec->n_out_max : spec->outputs ? MIN(rows, 1) : 0;
+        struct prog_cost cost = prog_cost_get(p, rows, n_out, ctx);
         out_put(buf_str(&b));
         out_putf("a step of %d rows behind %d positions: %.3f GFLOP, %.1f MB of weights, %.3f MB of cache\n", rows, ctx,
                  cost.flops / 1e9, cost.weight_bytes / 1e6, cost.kv_bytes / 1e6);
@@ -38,14 +40,44 @@ static int program_print(const struct command *c, const struct model *m, const s
     return code;
 }
 
+// A drafter's programs: the injection takes as many rows as asked for, a block has those it was trained with.
+static int drafter_print(const struct command *c, const struct model *target, const char *path, struct prog_spec *spec,
+                         int ctx) {
+    struct tern_err err = {0};
+    struct model *m;
+    if (model_open_drafter(&m, path, target, &err) != TERN_OK) return fail_told(c, &err);
+    const struct model_drafter *d = m->drafter;
+    int code = EXIT_DONE;
+    if (spec->kind == PROG_DRAFT) {
+        spec->window = d->n_rows;
+        spec->n_out_max = d->n_proposals;
+        spec->outputs = PROG_OUT_LOGITS;
+    }
+    if (spec->kind == PROG_LINEAR) {
+        spec->window = 1;
+        spec->weight = d->markov_w2;
+        if (d->markov == MARKOV_NONE)
+            code = usage_error(c, "%s has no Markov head: trees are ranked by its logits alone", m->name);
+    }
+    if (code == EXIT_DONE) code = program_print(c, m, spec, spec->window, ctx);
+    if (code == EXIT_DONE)
+        out_putf(
+            "blocks of %d rows propose %d tokens from row %d on; features of %d layers; shares the target's output\n",
+            d->n_rows, d->n_proposals, d->first_row, d->n_features);
+    model_close(m);
+    return code;
+}
+
 static int explain_main(const struct command *c, int argc, char **argv) {
-    const char *kind = "whole", *path = env_get("TERN_MODEL");
+    const char *kind = "whole", *draft_path = NULL, *path = env_get("TERN_MODEL");
     int window = 64, begin = 0, end = 0, index = 0, ctx = 512;
     bool logits = false, program = true;
     const struct opt rows[] = {
         {"--model", 'm', "PATH", OPT_TEXT, &path, 0, 0, "GGUF file or Hugging Face folder"},
         {"--program", 0, NULL, OPT_FLAG, &program, 0, 0, "the operations of a program (what it prints without, too)"},
-        {"--kind", 0, "KIND", OPT_TEXT, &kind, 0, 0, "whole (default), layers, segment, attention, commit, encoder"},
+        {"--kind", 0, "KIND", OPT_TEXT, &kind, 0, 0,
+         "whole (default), layers, segment, attention, commit, encoder; of --draft-model: inject, draft, markov"},
+        {"--draft-model", 0, "PATH", OPT_TEXT, &draft_path, 0, 0, "drafter of the model, for its own kinds"},
         {"--window", 0, "N", OPT_INT, &window, 1, STEP_WINDOW_MAX, "rows (default 64)"},
         {"--begin", 0, "N", OPT_INT, &begin, 0, MODEL_LAYERS_MAX, "layers: first"},
         {"--end", 0, "N", OPT_INT, &end, 0, MODEL_LAYERS_MAX, "layers: one past the last (default: all)"},
@@ -65,7 +97,13 @@ static int explain_main(const struct command *c, int argc, char **argv) {
                              .n_out_max = -1,
                              .kv_type = OP_KV_F16};
     if (!kind_find(kind, &spec.kind))
-        return usage_error(c, "--kind wants whole, layers, segment, attention, commit or encoder, not '%s'", kind);
+        return usage_error(c,
+                           "--kind wants whole, layers, segment, attention, commit, encoder, inject, draft or markov, "
+                           "not '%s'",
+                           kind);
+    bool of_drafter = spec.kind == PROG_INJECT || spec.kind == PROG_DRAFT || spec.kind == PROG_LINEAR;
+    if (of_drafter && !draft_path) return usage_error(c, "--kind %s is a drafter's: --draft-model says which", kind);
+    if (!of_drafter && draft_path) return usage_error(c, "--draft-model has kinds of its own: inject, draft, markov");
     struct tern_err err = {0};
     struct model *m;
     struct str data = {0};
@@ -83,7 +121,7 @@ static int explain_main(const struct command *c, int argc, char **argv) {
     bool head = spec.kind == PROG_WHOLE || (spec.kind == PROG_LAYERS && spec.layer_end == m->hyper.n_layers) ||
                 (spec.kind == PROG_SEGMENT && spec.index == n_attn); // the last segment
     if (head) spec.outputs = logits ? PROG_OUT_LOGITS : PROG_OUT_ARGMAX;
-    code = program_print(c, m, &spec, window, ctx);
+    code = of_drafter ? drafter_print(c, m, draft_path, &spec, ctx) : program_print(c, m, &spec, window, ctx);
     model_close(m);
     return code;
 }

@@ -10,6 +10,8 @@
 
 #define CALIBRATE_CTX 512 // second context that is measured, where there is room and time
 #define CALIBRATE_TREE 16
+#define CALIBRATE_FEW 3   // positions that a draft catches up with as a rule
+#define CALIBRATE_CHAIN 9 // drafted tokens of a whole model
 #define CALIBRATE_PASSES 64
 
 // In the order in which they are measured: the first MUST of them whatever they cost, the rest as time allows.
@@ -61,13 +63,37 @@ static enum tern_status verify_time(const struct bench *b, int rows, int ctx, st
 }
 
 struct draft_times {
-    struct samples few, many, block, tree; // three rows injected, CALIBRATE_TREE rows; a block alone, and with a tree
+    // Three rows injected, CALIBRATE_TREE rows; a block alone, and with a tree. Of a whole model: nothing; a draft of
+    // one token that catches up with CALIBRATE_TREE positions, with CALIBRATE_FEW; and one of CALIBRATE_CHAIN tokens.
+    struct samples few, many, block, tree;
 };
+
+// A whole model drafts behind texts that part from the last one at once, so every draft reads all of its text.
+static enum tern_status draft_lm_time(const struct bench *b, struct draft_times *t, struct tern_err *err) {
+    const struct tree_noise noise = {0};
+    struct {
+        int n, nodes;
+        struct samples *out;
+    } const kinds[] = {
+        {CALIBRATE_TREE, 1, &t->many}, {CALIBRATE_FEW, 1, &t->block}, {CALIBRATE_FEW, CALIBRATE_CHAIN, &t->tree}};
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        int32_t ids[CALIBRATE_TREE];
+        struct token_tree tree;
+        for (int k = 0; k < kinds[i].n; k++) ids[k] = (int32_t)(1 + i + (size_t)t->many.n % 2 * ARRAY_LEN(kinds));
+        uint64_t at = clock_ns();
+        token_tree_init(&tree, 0);
+        TRY(draft_lm_propose(b->e->draft.lm, 0, ids, (size_t)kinds[i].n, false, &noise, 1 + kinds[i].nodes, &tree,
+                             err));
+        samples_put(kinds[i].out, clock_ns() - at);
+    }
+    return TERN_OK;
+}
 
 static enum tern_status draft_time(const struct bench *b, struct draft_times *t, struct tern_err *err) {
     struct engine_draft *d = &b->e->draft;
     struct token_tree tree;
     const struct tree_noise noise = {0};
+    if (d->lm) return draft_lm_time(b, t, err);
     uint64_t at = clock_ns();
     TRY(drafter_inject(d->drafter, b->draft_blocks, d->n_blocks, 0, 3, 0, err));
     samples_put(&t->few, clock_ns() - at);
@@ -125,6 +151,19 @@ struct measured {
     struct draft_times draft;
 };
 
+static void draft_costs_set(struct width_costs *c, const struct draft_times *t, bool by_lm) {
+    uint64_t block = samples_low(&t->block), tree = samples_low(&t->tree), many = samples_low(&t->many);
+    if (by_lm) {
+        c->draft_node = tree > block ? (float)(tree - block) / (CALIBRATE_CHAIN - 1) : 0;
+        c->draft[0] = c->draft[1] = MAX((float)block - c->draft_node, 0); // the first token needs no step of its own
+        c->catch_up = many > block ? (float)(many - block) / (CALIBRATE_TREE - CALIBRATE_FEW) : 0;
+        return;
+    }
+    c->draft[0] = c->draft[1] = (float)(block + samples_low(&t->few));
+    c->draft_node = tree > block ? (float)MIN(tree - block, block) / (CALIBRATE_TREE - 1) : 0;
+    c->catch_up = (float)many / CALIBRATE_TREE;
+}
+
 static enum tern_status curves_measure(const struct bench *b, struct measured *m, struct width_costs *c,
                                        struct tern_err *err) {
     struct tern_engine *e = b->e;
@@ -133,20 +172,17 @@ static enum tern_status curves_measure(const struct bench *b, struct measured *m
     bool has_far = CALIBRATE_CTX + ENGINE_OUT_ROWS_MAX < e->n_ctx;
     while (n_max < (int)ARRAY_LEN(widths) && widths[n_max] <= rows_max) n_max++;
     *c = (struct width_costs){.n_ctx = 1};
-    if (e->draft.plan) TRY(draft_time(b, t, err)); // warms up: the successor table of its tokens is filled
+    if (e->draft.model) TRY(draft_time(b, t, err)); // warms up: the successor table of its tokens is filled
     m->draft = (struct draft_times){.few = {.n = 0}};
     TRY(verify_time(b, 1, 0, &m->near[0], err));
     m->near[0].n = 0;
     for (int pass = 0; pass < CALIBRATE_PASSES && (pass == 0 || time_is_left(b, m->near[0].v[0])); pass++) {
-        if (e->draft.plan) TRY(draft_time(b, t, err));
+        if (e->draft.model) TRY(draft_time(b, t, err));
         TRY(widths_pass(b, 0, n_max, m->near, &n, err));
         if (has_far) TRY(widths_pass(b, CALIBRATE_CTX, MIN(n, CALIBRATE_MUST), m->far, &n_far, err));
     }
     curve_set(c, 0, m->near, n);
-    uint64_t block = samples_low(&t->block), tree = samples_low(&t->tree);
-    c->draft[0] = c->draft[1] = (float)(block + samples_low(&t->few));
-    c->draft_node = tree > block ? (float)MIN(tree - block, block) / (CALIBRATE_TREE - 1) : 0;
-    c->catch_up = (float)samples_low(&t->many) / CALIBRATE_TREE;
+    draft_costs_set(c, t, e->draft.lm != NULL);
     if (!has_far || n_far < MIN(n, CALIBRATE_MUST)) return TERN_OK;
     // Context adds the same for every row: from the width that shows it best to all.
     double more = (double)samples_low(&m->far[n_far - 1]) - (double)samples_low(&m->near[n_far - 1]);

@@ -63,9 +63,9 @@ static enum tern_status costs_take(struct tern_engine *e, const struct width_cos
 
 enum tern_status draft_costs_open(struct tern_engine *e, struct tern_err *err) {
     struct width_costs costs;
-    draft_auto_init(&e->draft.chooser, e->draft.plan != NULL);
+    draft_auto_init(&e->draft.chooser, e->draft.model != NULL);
     if (profile_load(e, &costs)) return costs_take(e, &costs, "from a kept profile", err);
-    if (!e->draft.plan) return TERN_OK;
+    if (!e->draft.model) return TERN_OK;
     TRY(draft_calibrate(e, OPEN_NS, &costs, err));
     return costs_take(e, &costs, "measured at start", err);
 }

@@ -74,11 +74,9 @@ static void eos_add(struct tern_engine *e, int32_t id) {
     if (id >= 0 && e->n_eos < ENGINE_EOS_MAX && !engine_is_eos(e, id)) e->eos[e->n_eos++] = id;
 }
 
-static enum tern_status text_load(struct tern_engine *e, struct tern_err *err) {
-    const struct model_vocab *v = &e->model->vocab;
-    eos_add(e, v->eos);
-    eos_add(e, v->eot);
-    for (int i = 0; i < v->n_eos_more; i++) eos_add(e, v->eos_more[i]);
+enum tern_status engine_tokenizer_create(struct tokenizer **out, const struct model *m, struct tern_err *err) {
+    const struct model_vocab *v = &m->vocab;
+    *out = NULL;
     if (v->n_tokens == 0 && v->tokenizer_json.len == 0) return TERN_OK;
     struct tokenizer_source src = {.tokens = v->tokens,
                                    .n_tokens = v->n_tokens,
@@ -90,11 +88,20 @@ static enum tern_status text_load(struct tern_engine *e, struct tern_err *err) {
                                    .add_blank = v->add_blank,
                                    .pre = v->pre,
                                    .tokenizer_json = v->tokenizer_json,
-                                   .n_vocab_rows = e->model->hyper.n_vocab,
+                                   .n_vocab_rows = m->hyper.n_vocab,
                                    .bos = v->bos,
                                    .eos = v->eos,
                                    .add_bos = v->add_bos};
-    TRY(tokenizer_create(&e->tokenizer, &src, err));
+    return tokenizer_create(out, &src, err);
+}
+
+static enum tern_status text_load(struct tern_engine *e, struct tern_err *err) {
+    const struct model_vocab *v = &e->model->vocab;
+    eos_add(e, v->eos);
+    eos_add(e, v->eot);
+    for (int i = 0; i < v->n_eos_more; i++) eos_add(e, v->eos_more[i]);
+    TRY(engine_tokenizer_create(&e->tokenizer, e->model, err));
+    if (!e->tokenizer) return TERN_OK;
     struct model_hyper *h = &e->model->hyper; // rows without a token are padding: never chosen
     h->n_vocab_used = MIN(h->n_vocab_used, tokenizer_size(e->tokenizer));
     if (tokenizer_note(e->tokenizer)) log_warn("%s", tokenizer_note(e->tokenizer));
@@ -114,7 +121,7 @@ static void plan_options_fill(const struct tern_engine *e, const struct plan_uni
                                .n_blocks = e->n_blocks,
                                .n_slots = e->n_slots,
                                .n_out_max = MIN(e->window, ENGINE_OUT_ROWS_MAX)};
-    if (!e->draft.model) return;
+    if (!e->draft.model || !e->draft.model->drafter) return;
     o->feature_layers = e->draft.model->drafter->feature_layers;
     o->n_features = e->draft.model->drafter->n_features;
 }

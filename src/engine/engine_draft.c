@@ -94,10 +94,11 @@ enum tern_status engine_draft_open(struct tern_engine *e, struct tern_err *err) 
     d->max = o->draft_max;
     if (o->draft_path && e->window > 1) {
         TRY(engine_progress(e, "opening the draft model", 0, 1, err));
-        TRY(model_open_drafter(&d->model, o->draft_path, e->model, err));
+        TRY(model_open_draft(&d->model, o->draft_path, e->model, err));
         if (d->model->warning.len) log_warn("%.*s", (int)d->model->warning.len, d->model->warning.data);
-        d->n_blocks = int_div_up(e->n_ctx + d->model->drafter->n_rows, OP_BLOCK);
-        d->n_rows = e->window + TREE_NODES_MAX;
+        if (!d->model->drafter) TRY(draft_lm_check(e, o->draft_path, err));
+        if (d->model->drafter) d->n_blocks = int_div_up(e->n_ctx + d->model->drafter->n_rows, OP_BLOCK);
+        if (d->model->drafter) d->n_rows = e->window + TREE_NODES_MAX;
     }
     bool is_plain = d->mode == TERN_DRAFT_OFF || e->window < 2;
     note_set(e, is_plain);
@@ -109,6 +110,7 @@ bool engine_draft_estimate(const struct tern_engine *e, uint64_t *bytes) {
     struct plan_draft_options o;
     *bytes = 0;
     if (!e->draft.model) return true;
+    if (!e->draft.model->drafter) return draft_lm_bytes_estimate(e, bytes);
     plan_draft_options_fill(e, &o);
     return plan_draft_bytes_estimate(&o, bytes) && u64_add(*bytes, e->draft.model->n_bytes_file, bytes) &&
            u64_add(*bytes, drafter_bytes(e->draft.model), bytes);
@@ -117,6 +119,7 @@ bool engine_draft_estimate(const struct tern_engine *e, uint64_t *bytes) {
 enum tern_status engine_draft_load(struct tern_engine *e, struct tern_err *err) {
     struct engine_draft *d = &e->draft;
     if (!d->model) return TERN_OK;
+    if (!d->model->drafter) return draft_lm_load(e, err);
     // The file is small beside the target's: packed anew, so that no second cache entry has to be kept in step.
     struct weights_options wo = {.numerics = e->numerics, .shared = e->weights};
     TRY(unit_driver_of(e->unit)->weights_import(e->unit, &d->weights, d->model, &wo, &d->weights_info, err));
@@ -133,6 +136,7 @@ enum tern_status engine_draft_load(struct tern_engine *e, struct tern_err *err) 
 void engine_draft_close(struct tern_engine *e) {
     struct engine_draft *d = &e->draft;
     drafter_free(d->drafter);
+    draft_lm_free(d->lm);
     plan_draft_close(d->plan);
     if (d->weights) unit_driver_of(e->unit)->weights_free(e->unit, d->weights);
     model_close(d->model);
@@ -141,5 +145,6 @@ void engine_draft_close(struct tern_engine *e) {
 
 uint64_t engine_draft_bytes(const struct tern_engine *e) {
     const struct engine_draft *d = &e->draft;
+    if (d->lm) return d->weights_info.bytes + draft_lm_bytes(d->lm);
     return d->model ? d->weights_info.bytes + plan_draft_bytes(d->plan) + drafter_bytes(d->model) : 0;
 }

@@ -26,7 +26,8 @@
 #define ENGINE_BYTES_SPARE (64ull << 20) // left to the system when memory is budgeted
 
 #define ENGINE_DRAFT_NOTE 240
-// Drafting as the engine sees it. Without a draft model, plan and drafter are NULL and n-grams are all there is.
+// Drafting as the engine sees it: by a drafter made for the target (plan, drafter), by a whole smaller model (lm), or,
+// where all these are NULL, by n-grams alone.
 struct engine_draft {
     enum tern_draft mode; // never TERN_DRAFT_DEFAULT
     int max;              // of the options
@@ -36,6 +37,7 @@ struct engine_draft {
     struct weights_info weights_info;
     struct plan_draft *plan;
     struct drafter *drafter;
+    struct draft_lm *lm;
     int n_blocks, n_rows; // of one session: KV blocks, rows of features
     int32_t *free_lanes;  // stack; lane i has blocks and rows from i * n_blocks, i * n_rows on
     int n_free_lanes;
@@ -84,7 +86,8 @@ struct checkpoint {
 // are injected and the features of `pending` more are kept: base + len + pending is the session's length. A context
 // that begins late (after a saved state without a drafter's) is shifted, not padded: its first position is 0.
 struct session_draft {
-    int lane; // -1: no draft model
+    int lane;    // of the drafter; -1: none
+    int lm_lane; // of a whole draft model; -1: none
     int32_t *blocks;
     size_t base, len, pending;
     struct ngram *ngram; // NULL until a request drafts with it
@@ -108,6 +111,8 @@ struct tern_session {
 
 int engine_blocks_per_session(const struct tern_engine *e);
 int engine_slots_per_session(const struct tern_engine *e);
+// NULL in *out: the model has no vocabulary.
+enum tern_status engine_tokenizer_create(struct tokenizer **out, const struct model *m, struct tern_err *err);
 bool engine_is_eos(const struct tern_engine *e, int32_t id);
 // Tells the on_progress callback; TERN_CANCELLED when it says stop.
 enum tern_status engine_progress(const struct tern_engine *e, const char *stage, uint64_t done, uint64_t total,
@@ -144,6 +149,10 @@ bool engine_draft_estimate(const struct tern_engine *e, uint64_t *bytes);
 enum tern_status engine_draft_load(struct tern_engine *e, struct tern_err *err);
 void engine_draft_close(struct tern_engine *e);
 uint64_t engine_draft_bytes(const struct tern_engine *e);
+// With a whole model for a drafter (engine_draft_lm.c).
+enum tern_status draft_lm_check(struct tern_engine *e, const char *path, struct tern_err *err);
+bool draft_lm_bytes_estimate(const struct tern_engine *e, uint64_t *bytes);
+enum tern_status draft_lm_load(struct tern_engine *e, struct tern_err *err);
 const char *draft_mode_name(enum tern_draft mode);
 // Most drafted tokens of a round in this mode: of the request, the engine, or the mode's own.
 int draft_max_of(const struct tern_engine *e, enum tern_draft mode, int asked);

@@ -29,11 +29,11 @@ enum tern_status request_draft_init(struct tern_request *r, const struct tern_re
                        e->window);
     d->mode = o->draft == TERN_DRAFT_DEFAULT ? e->draft.mode : o->draft;
     bool by_ngram = d->mode == TERN_DRAFT_NGRAM;
-    if (d->mode != TERN_DRAFT_OFF && !by_ngram && !e->draft.plan && d->mode != TERN_DRAFT_AUTO)
+    if (d->mode != TERN_DRAFT_OFF && !by_ngram && !e->draft.model && d->mode != TERN_DRAFT_AUTO)
         return err_set(err, TERN_INVALID_ARGUMENT,
                        "drafting by %s needs a draft model, and this engine was opened without one",
                        draft_mode_name(d->mode));
-    if (d->mode == TERN_DRAFT_AUTO && e->draft.plan && !e->draft.chooser.has_costs)
+    if (d->mode == TERN_DRAFT_AUTO && e->draft.model && !e->draft.chooser.has_costs)
         return err_set(err, TERN_INVALID_ARGUMENT,
                        "draft auto needs the costs that are measured when an engine opens with draft auto; this one "
                        "was opened with %s",
@@ -91,13 +91,17 @@ static enum tern_status tree_propose(struct tern_request *r, enum draft_source s
         return TERN_OK;
     }
     // A tree begins with what followed the same words earlier (3 % more tokens a round: doc/speculation.md).
-    if (methods[d->mode] == TREE_CONDITIONED && s->draft.ngram) {
+    bool is_chain = d->mode == TERN_DRAFT_CHAIN || (ed->lm && d->mode == TERN_DRAFT_AUTO);
+    if (methods[d->mode] == TREE_CONDITIONED && s->draft.ngram && !is_chain) {
         int32_t tokens[TREE_NODES_MAX / SEED_SHARE];
         int n = ngram_propose(s->draft.ngram, NULL, 0, NGRAM_LEN_MIN, tokens, budget / SEED_SHARE);
         token_tree_add_chain(&d->tree, 0, tokens, n, 1 + budget);
     }
-    TRY(session_draft_inject(s, err));
     d->noise.pos = (int64_t)s->len + 1;
+    if (ed->lm)
+        return draft_lm_propose(ed->lm, s->draft.lm_lane, s->ids, s->len, !is_chain, &d->noise, 1 + budget, &d->tree,
+                                err);
+    TRY(session_draft_inject(s, err));
     return drafter_propose(ed->drafter, s->draft.blocks, ed->n_blocks, (int)s->draft.len, methods[d->mode], &d->noise,
                            1 + budget, &d->tree, err);
 }
@@ -208,10 +212,13 @@ static enum draft_source source_choose(struct tern_request *r, int room, int *bu
     if (d->mode == TERN_DRAFT_NGRAM) return DRAFT_NGRAMS;
     if (d->mode != TERN_DRAFT_AUTO) return DRAFT_MODEL;
     int match = ngram_match_len(s->draft.ngram);
+    struct draft_lm *lm = r->engine->draft.lm;
     const struct draft_place place = {.text = width_text_class(&d->text),
                                       .ctx = (int64_t)s->len,
-                                      .behind = (int)s->draft.pending,
+                                      .behind =
+                                          lm ? draft_lm_behind(lm, s->draft.lm_lane, s->len) : (int)s->draft.pending,
                                       .budget_max = room,
+                                      .model_max = lm ? DRAFT_LM_DEPTHS : 0,
                                       .match = match >= NGRAM_LEN_MIN ? match : 0,
                                       .answer = &d->answer};
     draft_auto_choose(&r->engine->draft.chooser, &place, &d->round);
@@ -235,7 +242,7 @@ static enum tern_status round_run(struct tern_request *r, bool *ran, struct tern
     if (!*ran) {
         if (source != DRAFT_NONE) d->n_empty++;
         d->n_plain++;
-        if (d->mode == TERN_DRAFT_AUTO && r->engine->draft.plan) d->n_plain_why[d->round.choice.reason]++;
+        if (d->mode == TERN_DRAFT_AUTO && r->engine->draft.model) d->n_plain_why[d->round.choice.reason]++;
         return TERN_OK;
     }
     TRY(tree_run(r, err));

@@ -46,7 +46,7 @@ enum tern_status tern_session_open(struct tern_session **out, struct tern_engine
     s->engine = e;
     s->pending = -1;
     s->slot = -1;
-    s->draft.lane = -1;
+    s->draft.lane = s->draft.lm_lane = -1;
     s->ids = mem_calloc((size_t)e->n_ctx, sizeof *s->ids);
     s->blocks = mem_calloc((size_t)engine_blocks_per_session(e), sizeof *s->blocks);
     if (!s->ids || !s->blocks) {

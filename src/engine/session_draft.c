@@ -9,6 +9,12 @@ enum tern_status session_draft_open(struct tern_session *s, struct tern_err *err
     struct tern_engine *e = s->engine;
     struct engine_draft *d = &e->draft;
     struct session_draft *sd = &s->draft;
+    if (d->lm) {
+        mutex_lock(e->mutex);
+        sd->lm_lane = draft_lm_lane_take(d->lm);
+        mutex_unlock(e->mutex);
+        TERN_ASSERT(sd->lm_lane >= 0); // as many as sessions
+    }
     if (!d->plan) return TERN_OK;
     sd->blocks = mem_calloc((size_t)d->n_blocks, sizeof *sd->blocks);
     if (!sd->blocks) return err_set(err, TERN_NO_MEMORY, "no memory for a session of %d positions", e->n_ctx);
@@ -24,9 +30,10 @@ void session_draft_close(struct tern_session *s) {
     struct engine_draft *d = &s->engine->draft;
     struct session_draft *sd = &s->draft;
     mutex_lock(s->engine->mutex);
+    if (sd->lm_lane >= 0) draft_lm_lane_give(d->lm, sd->lm_lane);
     if (sd->lane >= 0) d->free_lanes[d->n_free_lanes++] = sd->lane;
     mutex_unlock(s->engine->mutex);
-    sd->lane = -1;
+    sd->lane = sd->lm_lane = -1;
     mem_free(sd->blocks);
     ngram_free(sd->ngram);
 }

@@ -42,17 +42,37 @@ static enum tern_status bind_gguf(struct model *m, struct model_params *p, struc
     return TERN_OK;
 }
 
+static enum tern_status config_read(struct model_source *s, const char *path, bool is_folder, struct hf_config *out,
+                                    struct tern_err *err) {
+    if (!s->config) TRY(hf_extra_find(s, path, is_folder, "config.json", &s->config, err));
+    if (!s->config)
+        return err_set(err, TERN_NOT_FOUND,
+                       "no config.json beside it: a safetensors file alone does not say what model it is");
+    return hf_config_parse(out, s, (struct str){(const char *)s->config->data, s->config->size}, err);
+}
+
+enum tern_status drafter_detect(struct model *m, const char *path, bool is_folder, bool *is_drafter,
+                                struct tern_err *err) {
+    struct model_source *s = m->source;
+    struct str name = {0};
+    struct hf_config c;
+    if (s->kind == SOURCE_GGUF) {
+        TRY(gguf_opt_str(&s->gguf, "general.architecture", &name, err));
+        *is_drafter = drafter_arch_is(name);
+        return TERN_OK;
+    }
+    TRY(config_read(s, path, is_folder, &c, err));
+    *is_drafter = drafter_class_is(c.class_name);
+    return TERN_OK;
+}
+
 static enum tern_status bind_folder(struct model *m, struct model_params *p, const char *path, bool is_folder,
                                     struct tern_err *err) {
     struct model_source *s = m->source;
     struct hf_config c;
     if (s->n_joined > 0)
         return err_set(err, TERN_UNSUPPORTED, "quantised safetensors are not supported for drafters: use one in float");
-    if (!s->config) TRY(hf_extra_find(s, path, is_folder, "config.json", &s->config, err));
-    if (!s->config)
-        return err_set(err, TERN_NOT_FOUND,
-                       "no config.json beside it: a safetensors file alone does not say what model it is");
-    TRY(hf_config_parse(&c, s, (struct str){(const char *)s->config->data, s->config->size}, err));
+    TRY(config_read(s, path, is_folder, &c, err));
     if (!drafter_class_is(c.class_name))
         return not_a_drafter(c.class_name.len ? c.class_name : STR("config.json"), err);
     if (!str_eqz(c.model_type, "qwen3"))

@@ -211,6 +211,10 @@ enum tern_status model_open_memory(struct model **out, const char *name, const v
 // widths, layers. What the file lacks of embedding and output is the target's.
 enum tern_status model_open_drafter(struct model **out, const char *path, const struct model *target,
                                     struct tern_err *err);
+// A drafter of `target`, or any other model that runs alone (its drafter is NULL then; that its tokens are the target's
+// is for the caller to see).
+enum tern_status model_open_draft(struct model **out, const char *path, const struct model *target,
+                                  struct tern_err *err);
 enum tern_status model_open_drafter_memory(struct model **out, const char *name, const void *data, size_t size,
                                            const struct model *target, struct tern_err *err); // GGUF
 void model_close(struct model *m);                                                            // NULL is fine

@@ -430,6 +430,9 @@ enum tern_status hf_extra_find(struct model_source *s, const char *path, bool is
 extern const struct model_arch_kind arch_drafter; // of both GGUF forms and of folders
 bool drafter_arch_is(struct str gguf_name);
 bool drafter_class_is(struct str class_name); // of config.json's architectures
+// After gguf_open or hf_open: is it a drafter's file?
+enum tern_status drafter_detect(struct model *m, const char *path, bool is_folder, bool *is_drafter,
+                                struct tern_err *err);
 // The model is open (gguf_open or hf_open); target is not NULL.
 enum tern_status drafter_bind(struct model *m, const struct model *target, const char *path, bool is_folder,
                               struct tern_err *err);

@@ -68,7 +68,7 @@ static enum tern_status open_end(struct model **out, struct model *m, enum tern_
 }
 
 // What to make of a file's tensor table.
-enum open_how { OPEN_TABLE, OPEN_MODEL, OPEN_DRAFTER };
+enum open_how { OPEN_TABLE, OPEN_MODEL, OPEN_DRAFTER, OPEN_DRAFT };
 
 static enum tern_status gguf_file_open(struct model *m, const char *path, struct tern_err *err) {
     struct model_source *s = m->source;
@@ -111,6 +111,9 @@ static enum tern_status path_open(struct model **out, const char *path, enum ope
     TRY(model_create(&m, kind == FILE_GGUF ? SOURCE_GGUF : SOURCE_SAFETENSORS, err));
     bool is_gguf = kind == FILE_GGUF;
     enum tern_status status = is_gguf ? gguf_file_open(m, path, err) : hf_open(m, path, st.is_dir, err);
+    bool is_drafter = true;
+    if (status == TERN_OK && how == OPEN_DRAFT) status = drafter_detect(m, path, st.is_dir, &is_drafter, err);
+    if (how == OPEN_DRAFT) how = is_drafter ? OPEN_DRAFTER : OPEN_MODEL;
     if (status == TERN_OK && how == OPEN_MODEL) status = is_gguf ? gguf_bind(m, err) : hf_bind(m, path, st.is_dir, err);
     if (status == TERN_OK && how == OPEN_DRAFTER) status = drafter_bind(m, target, path, st.is_dir, err);
     return open_end(out, m, status, path, err);
@@ -130,6 +133,12 @@ enum tern_status model_open_drafter(struct model **out, const char *path, const 
                                     struct tern_err *err) {
     struct tern_err local;
     return path_open(out, path, OPEN_DRAFTER, target, err ? err : &local);
+}
+
+enum tern_status model_open_draft(struct model **out, const char *path, const struct model *target,
+                                  struct tern_err *err) {
+    struct tern_err local;
+    return path_open(out, path, OPEN_DRAFT, target, err ? err : &local);
 }
 
 static enum tern_status memory_parse(struct model *m, struct model_file file, const struct model *target,

@@ -55,8 +55,10 @@ static void guess(struct draft_auto *a) {
 void draft_auto_choose(const struct draft_auto *a, const struct draft_place *at, struct draft_round *out) {
     *out = (struct draft_round){.ctx = at->ctx, .choice = {.gain = 1}, .ngram_choice = {.gain = 1}};
     if (!a->has_costs) return;
-    out->in = (struct width_input){
-        .text = at->text, .ctx = at->ctx, .pending = MAX(at->behind - PENDING_USUAL, 0), .budget_max = at->budget_max};
+    out->in = (struct width_input){.text = at->text,
+                                   .ctx = at->ctx,
+                                   .pending = MAX(at->behind - PENDING_USUAL, 0),
+                                   .budget_max = at->model_max ? MIN(at->budget_max, at->model_max) : at->budget_max};
     if (a->has_model) out->choice = width_choose(&a->width, &out->in);
     out->asked_ngram = at->match > 0;
     if (out->asked_ngram) {

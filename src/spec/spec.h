@@ -203,6 +203,43 @@ enum tern_status drafter_propose(struct drafter *d, const int32_t *blocks, int n
                                  struct tern_err *err);
 struct drafter_stats drafter_stats_get(const struct drafter *d);
 
+// -------------------------------------------------------------------------------------------- a whole model as drafter
+//
+// A smaller language model of the same vocabulary drafts token by token: one step of it for each depth. A lane is its
+// state of one sequence; it follows the text by comparing ids, so nobody has to tell it what was taken back.
+
+#define DRAFT_LM_DEPTHS 16     // drafted tokens of a chain at most
+#define DRAFT_LM_TREE_DEPTHS 8 // … of a tree's depth: the greedy chain's logits at each depth, branching
+
+struct draft_lm_options {
+    const struct model *model;
+    struct unit *unit;
+    struct unit_weights *weights;
+    enum prog_class numerics;
+    enum op_kv_type kv_type;
+    int window, n_ctx; // rows of its largest step, positions of a sequence
+    int n_lanes;
+    int n_used; // ids of the target below this are tokens
+};
+struct draft_lm_stats {
+    uint64_t n_drafts, n_steps, n_rows;
+};
+struct draft_lm;
+enum tern_status draft_lm_create(struct draft_lm **out, const struct draft_lm_options *o, struct tern_err *err);
+void draft_lm_free(struct draft_lm *d);                                    // NULL is fine
+bool draft_lm_estimate(const struct draft_lm_options *o, uint64_t *bytes); // without weights; false: overflow
+uint64_t draft_lm_bytes(const struct draft_lm *d);
+int draft_lm_lane_take(struct draft_lm *d); // -1: all are taken
+void draft_lm_lane_give(struct draft_lm *d, int lane);
+// Of a text of n tokens, those that a draft would have to catch up with.
+int draft_lm_behind(const struct draft_lm *d, int lane, size_t n);
+// Behind the text ids[0 … n), below t's root, which follows it: t, a root alone unless it branches, grows to n_nodes at
+// most.
+enum tern_status draft_lm_propose(struct draft_lm *d, int lane, const int32_t *ids, size_t n, bool branches,
+                                  const struct tree_noise *noise, int n_nodes, struct token_tree *t,
+                                  struct tern_err *err);
+struct draft_lm_stats draft_lm_stats_get(const struct draft_lm *d);
+
 // --------------------------------------------------------------------------------------------------------- acceptance
 
 // Adds the tree's nodes as rows of a verify step (STEP_KEEP_ROWS), all with head output; returns node 0's row, and node
@@ -413,6 +450,7 @@ struct draft_place {
     int64_t ctx;                       // committed positions
     int behind;                        // of these, not yet in the drafter's context
     int budget_max;                    // most drafted tokens that fit
+    int model_max;                     // … that the draft model can make; 0: any number
     int match;                         // tokens of the text's end that occurred before; 0: too few to draft from
     const struct draft_answer *answer; // NULL: nothing is known of this one yet
 };

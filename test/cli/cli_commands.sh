@@ -68,6 +68,14 @@ want_in 'perplexity' out '^perplexity [0-9.]* over'
 run explain --program
 want_code 'explain --program' 0
 want_in 'explain --program' out 'attention'
+for kind in inject draft markov; do
+    run explain --kind $kind --draft-model models/pico-dspark.gguf
+    want_code "explain --kind $kind" 0
+    want_in "explain --kind $kind" out 'propose 9 tokens'
+done
+run explain --kind draft
+want_code 'explain --kind draft alone' 2
+want_in 'explain --kind draft alone' err 'draft-model'
 run doctor
 want_code 'doctor' 0
 want_in 'doctor' out 'cpu'

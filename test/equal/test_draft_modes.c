@@ -358,6 +358,64 @@ static void test_sessions(void **state) {
     tern_engine_close(bare);
 }
 
+// A whole model drafts for itself: what it proposes is right but for the answer's end, also in turn, behind a cut, in a
+// fork and behind a loaded state, which it has to see for itself. A wrong row of its state would show as rejections.
+static void test_whole_model(void **state) {
+    (void)state;
+    struct tern_engine_options eo = fixture_options(PICO_MODEL);
+    eo.draft_path = PICO_MODEL;
+    eo.draft = TERN_DRAFT_CHAIN;
+    eo.n_sessions = 2;
+    struct tern_engine *e = fixture_engine(&eo);
+    struct tern_session *s = fixture_session(e), *fork = NULL;
+    struct tern_err err = {0};
+    struct tern_model_info info;
+    char path[256];
+    const struct mode plain = {"plain", TERN_DRAFT_OFF, 0}, chain = {"chain", TERN_DRAFT_CHAIN, 7},
+                      tree = {"tree", TERN_DRAFT_TREE, 16};
+    fixture_temp_path(path, "whole-model");
+    tern_engine_info(e, &info);
+    assert_non_null(info.drafter);
+    assert_true(info.bytes_drafter > 10 << 20);
+    for (int p = 0; p < n_prompts; p += 3) {
+        struct seen want, got;
+        struct tern_request_options o = request_make(p, &plain, 2 * TOKENS);
+        o.ignore_eos = true;
+        truncate_all(s);
+        seen_run(&want, s, &o);
+        for (int way = 0; way < 4; way++) {
+            const struct mode *m = way == 3 ? &tree : &chain;
+            o = request_make(p, m, TOKENS);
+            o.ignore_eos = true;
+            truncate_all(s);
+            seen_run(&got, s, &o);
+            assert_memory_equal(got.ids, want.ids, TOKENS * sizeof *want.ids);
+            assert_true(got.usage.n_rounds <= 1 + TOKENS / (m->draft == TERN_DRAFT_TREE ? 6 : 7));
+            seen_release(&got);
+            struct tern_session *at = s;
+            if (way == 1) {
+                fixture_must(tern_session_fork(&fork, s, &err), &err);
+                at = fork;
+            }
+            if (way == 2) {
+                fixture_must(tern_session_save(s, path, &err), &err);
+                truncate_all(s);
+                fixture_must(tern_session_load(s, path, &err), &err);
+            }
+            append_take(at, m, TOKENS, &got);
+            assert_memory_equal(got.ids, want.ids + TOKENS, TOKENS * sizeof *want.ids);
+            assert_true(got.usage.n_rounds <= 1 + TOKENS / (m->draft == TERN_DRAFT_TREE ? 6 : 7));
+            seen_release(&got);
+            tern_session_close(fork);
+            fork = NULL;
+        }
+        seen_release(&want);
+    }
+    fixture_must(os_remove(path, &err), &err);
+    tern_session_close(s);
+    tern_engine_close(e);
+}
+
 // The second turn finds prompt and answer of the first, drafted or not, and says the same (case D13).
 static void test_two_turns(void **state) {
     (void)state;
@@ -442,8 +500,8 @@ static void test_refusals(void **state) {
     o = fixture_options(PICO_MODEL);
     o.draft_path = TEST_MODELS "/no-such-drafter.gguf";
     open_refused(&o, "no-such-drafter.gguf");
-    o.draft_path = PICO_MODEL; // no drafter at all
-    open_refused(&o, "pico.gguf");
+    o.draft_path = SCRIPT_MODEL; // a whole model, of another vocabulary
+    open_refused(&o, "vocabulary");
     o.draft_path = NULL;
     o.draft = TERN_DRAFT_TREE;
     open_refused(&o, "draft model");
@@ -490,7 +548,8 @@ int main(void) {
         cmocka_unit_test(test_greedy_one_thread), cmocka_unit_test(test_greedy_two_threads),
         cmocka_unit_test(test_choices),           cmocka_unit_test(test_ends),
         cmocka_unit_test(test_sessions),          cmocka_unit_test(test_two_turns),
-        cmocka_unit_test(test_scripts),           cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_whole_model),       cmocka_unit_test(test_scripts),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests_name("draft modes", tests, prompts_setup, prompts_teardown);
 }
