@@ -5,6 +5,7 @@
 //   session  one timeline of tokens with the state they left (KV rows, convolution rows). One thread at a time.
 //   request  one answer being made in a session: prompt in, events out, pulled by the caller with tern_request_next().
 //   events   text pieces (never half a character), tool calls, progress, and one last `done` with counts and timings.
+//   service  many answers at once from one engine: a queue, and a thread that runs its jobs together.
 //
 // Failure: functions return enum tern_status (TERN_OK is 0) and fill the nullable last parameter with a message fit to
 // show: what, where, expected, found, what to do. Out-parameters are untouched on failure unless stated.
@@ -342,6 +343,89 @@ struct tern_event {
 TERN_API enum tern_status tern_request_next(struct tern_request *r, struct tern_event *event, struct tern_err *err);
 // Ids produced so far (borrowed; the end token included).
 TERN_API const int32_t *tern_request_ids(const struct tern_request *r, size_t *n);
+
+// ---------------------------------------------------------------------------------------------------------- service
+
+// Many answers at once from one engine: jobs wait in a bounded queue, a thread of the service runs up to n_streams of
+// them together, step by step, and their events are pulled from any thread. What a job answers does not depend on which
+// others are there: it is, token for token, what a request in an empty session gives.
+struct tern_service;
+struct tern_job;
+
+#define TERN_STREAMS_MAX 64
+#define TERN_QUEUE_MAX 65536
+#define TERN_TENANT_MAX 256 // bytes
+
+struct tern_service_options {
+    int n_streams;      // jobs that run together, 1..TERN_STREAMS_MAX and the engine's window; so many sessions of the
+                        // engine are the service's as long as it is open (default: all that are free)
+    int n_queue_max;    // jobs waiting at most (default 512)
+    int n_jobs_key_max; // jobs of one tenant at most, waiting and running; 0: no quota (default)
+    int prompt_rows_step; // prompt tokens beside running streams in one step; 0: so many that a step takes about 0.1 s,
+                          // by what steps have cost so far (default)
+    // The prefix cache: state of earlier prompts and answers, taken over by jobs of the same tenant that begin alike.
+    // This version has none: anything but 0 and NULL is refused.
+    uint64_t prefix_ram_max; // bytes in memory; 0: none
+    const char *prefix_dir;  // a folder for what should outlive the process; NULL: none
+    uint64_t prefix_disk_max;
+};
+TERN_API void tern_service_options_default(struct tern_service_options *o);
+TERN_API enum tern_status tern_service_open(struct tern_service **out, struct tern_engine *e,
+                                            const struct tern_service_options *o, struct tern_err *err);
+TERN_API void tern_service_close(struct tern_service *s); // all jobs must be freed
+// From now on submitting gives TERN_AGAIN; jobs that are there go on.
+TERN_API void tern_service_drain(struct tern_service *s);
+
+enum tern_priority {
+    TERN_PRIORITY_INTERACTIVE,
+    TERN_PRIORITY_BATCH, // begins when no interactive job waits, or as every fourth
+};
+struct tern_job_options {
+    struct tern_request_options request; // reuse_prefix is not looked at; append is refused
+    enum tern_priority priority;
+    struct tern_str
+        tenant;        // whose job it is, at most TERN_TENANT_MAX bytes: waiting jobs of different tenants get equal
+                       // shares, quotas count by it, and cached state never crosses it. May be empty
+    double deadline_s; // from submit on; 0: none. Then the job ends with TERN_FINISH_CANCELLED
+};
+TERN_API void tern_job_options_default(struct tern_job_options *o);
+// Renders, tokenises and checks in the calling thread, queues, and returns. TERN_AGAIN: the queue is full or the
+// service drains (err->pos -1), or the tenant's quota is full (err->pos 0). A constraint is called by the service's
+// thread.
+TERN_API enum tern_status tern_job_submit(struct tern_job **out, struct tern_service *s,
+                                          const struct tern_job_options *o, struct tern_err *err);
+// The next event, as of tern_request_next; waits up to timeout_s for it (0: not at all, < 0: for ever). TERN_AGAIN: none
+// yet. Events of a reader who falls far behind are joined, never lost. A failure of this job comes as its status, once.
+// One thread at a time.
+TERN_API enum tern_status tern_job_next(struct tern_job *j, double timeout_s, struct tern_event *event,
+                                        struct tern_err *err);
+// fn is called by the service's thread whenever there is something to pull after there was nothing: for servers that
+// poll. It must not call tern nor wait for a thread that does. Pull once after this call: what came before it is not
+// told. fn NULL: no more calls, and none is under way when this returns.
+TERN_API void tern_job_notify(struct tern_job *j, void (*fn)(void *arg), void *arg);
+TERN_API void tern_job_cancel(struct tern_job *j); // any thread; takes effect at the next step
+// Cancels first. Returns at once, unless the job has a constraint, which is out of use when this returns (a step at
+// most).
+TERN_API void tern_job_free(struct tern_job *j);
+
+enum tern_job_phase { TERN_JOB_QUEUED, TERN_JOB_PROMPT, TERN_JOB_ANSWER, TERN_JOB_DONE };
+// queue_place (nullable): jobs that came before it and wait too.
+TERN_API enum tern_job_phase tern_job_state(const struct tern_job *j, int *queue_place);
+// Ids of the answer once DONE has been pulled (borrowed until the job is freed; the end token included); before: none.
+TERN_API const int32_t *tern_job_ids(const struct tern_job *j, size_t *n);
+
+struct tern_service_info {
+    int n_streams, n_running, n_waiting;
+    bool draining;
+    uint64_t n_jobs, n_done, n_cancelled, n_failed; // since open; done: to their own end
+    uint64_t n_refused;                             // by TERN_AGAIN
+    uint64_t n_prompt, n_cached, n_answer;          // tokens of jobs that ended: of prompts, of these cached, answers
+    uint64_t n_steps, n_step_rows, n_step_prompt_rows; // runs of the model, their rows, those that were prompt
+    uint64_t n_rounds, n_drafted, n_accepted;          // of jobs that ended
+    uint64_t step_ns;                                  // time in these runs
+    uint64_t prefix_bytes, prefix_disk_bytes;
+};
+TERN_API void tern_service_info(const struct tern_service *s, struct tern_service_info *out); // any thread
 
 #ifdef __cplusplus
 }

@@ -78,21 +78,26 @@ static enum tern_status state_reuse(struct tern_request *r, bool reuse, bool app
     return status;
 }
 
-static enum tern_status sampler_open(struct tern_request *r, const struct tern_request_options *o,
-                                     struct tern_err *err) {
+// What sampling needs is checked and kept; its memory, some bytes for every id, comes with the session.
+static enum tern_status sampling_open(struct tern_request *r, const struct tern_request_options *o,
+                                      struct tern_err *err) {
     const struct model_hyper *h = &r->engine->model->hyper;
-    struct sampler_params p = {.temperature = o->temperature,
-                               .top_k = o->top_k,
-                               .top_p = o->top_p,
-                               .min_p = o->min_p,
-                               .repeat_penalty = o->repeat_penalty,
-                               .repeat_last = o->repeat_last,
-                               .presence_penalty = o->presence_penalty,
-                               .frequency_penalty = o->frequency_penalty,
-                               .seed = o->seed,
-                               .bias = o->logit_bias,
-                               .n_bias = o->n_logit_bias};
-    TRY(sampler_create(&r->sampler, &p, h->n_vocab, h->n_vocab_used, err));
+    r->sampling = (struct sampler_params){.temperature = o->temperature,
+                                          .top_k = o->top_k,
+                                          .top_p = o->top_p,
+                                          .min_p = o->min_p,
+                                          .repeat_penalty = o->repeat_penalty,
+                                          .repeat_last = o->repeat_last,
+                                          .presence_penalty = o->presence_penalty,
+                                          .frequency_penalty = o->frequency_penalty,
+                                          .seed = o->seed,
+                                          .bias = o->logit_bias,
+                                          .n_bias = o->n_logit_bias};
+    enum tern_status status = sampler_params_check(&r->sampling, h->n_vocab, err);
+    if (status != TERN_OK) return status;
+    r->bias = o->n_logit_bias > 0 ? mem_dup(o->logit_bias, (size_t)o->n_logit_bias * sizeof *o->logit_bias) : NULL;
+    if (o->n_logit_bias > 0 && !r->bias) return err_set(err, TERN_NO_MEMORY, "no memory for logit_bias");
+    r->sampling.bias = r->bias;
     if (!o->constraint) return TERN_OK;
     r->constraint = *o->constraint;
     r->mask = mem_calloc(((size_t)h->n_vocab + 31) / 32, sizeof *r->mask);
@@ -131,7 +136,7 @@ enum tern_status request_open(struct tern_request **out, struct tern_engine *e, 
     bool reasoning_open = false;
     enum tern_status status;
     TRY_GOTO(prompt_build(e, o, &r->prompt, &reasoning_open, err), fail);
-    TRY_GOTO(sampler_open(r, o, err), fail);
+    TRY_GOTO(sampling_open(r, o, err), fail);
     TRY_GOTO(output_open(r, o, reasoning_open, err), fail);
     TRY_GOTO(request_draft_init(r, o, err), fail);
     r->usage.joules = (double)NAN;
@@ -146,7 +151,9 @@ fail:
 
 enum tern_status request_attach(struct tern_request *r, struct tern_session *s, bool reuse, bool append,
                                 struct tern_err *err) {
+    const struct model_hyper *h = &r->engine->model->hyper;
     r->session = s;
+    TRY(sampler_create(&r->sampler, &r->sampling, h->n_vocab, h->n_vocab_used, err));
     TRY(request_draft_attach(r, err));
     if (append) { // penalties look back at the whole text
         sampler_prompt(r->sampler, s->ids, s->len);
@@ -184,6 +191,7 @@ void tern_request_free(struct tern_request *r) {
     if (r->constraint_state) r->constraint.state_free(r->constraint_state);
     mem_free(r->mask);
     sampler_free(r->sampler);
+    mem_free(r->bias);
     answer_free(r->parser);
     stop_matcher_release(&r->stops);
     id_list_release(&r->prompt);

@@ -83,8 +83,10 @@ struct tern_request {
     struct id_list answer;
     int32_t next; // chosen, not yet run; -1: none
 
-    struct sampler *sampler;
-    uint32_t *mask; // [(n_vocab + 31) / 32] when constrained
+    struct sampler_params sampling;
+    struct tern_logit_bias *bias; // of these, or NULL
+    struct sampler *sampler;      // NULL: no session yet
+    uint32_t *mask;               // [(n_vocab + 31) / 32] when constrained
     struct detok detok;
     struct stop_matcher stops;
     struct answer *parser;

@@ -80,10 +80,12 @@ enum tern_status request_rows_choose(const struct request_rows *rows, uint32_t w
 enum tern_status request_finish(struct tern_request *r, enum tern_finish finish, bool stopped, struct tern_err *err) {
     r->phase = REQUEST_FINISHED;
     r->finish = finish;
-    mutex_lock(r->engine->mutex);
-    enum tern_status status = session_checkpoint(r->session, err);
-    mutex_unlock(r->engine->mutex);
-    TRY(status);
+    if (r->session) { // a job may be cancelled while it waits for one
+        mutex_lock(r->engine->mutex);
+        enum tern_status status = session_checkpoint(r->session, err);
+        mutex_unlock(r->engine->mutex);
+        TRY(status);
+    }
     TRY(request_tell_end(r, stopped, err));
     if (finish == TERN_FINISH_STOP && r->parser && answer_n_calls(r->parser) > 0) r->finish = TERN_FINISH_TOOL_CALLS;
     return TERN_OK;

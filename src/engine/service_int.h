@@ -1,0 +1,104 @@
+// Private to engine/: many answers at once.
+//
+//   service.c        the thread and its life
+//   service_queue.c  who waits and who is next
+//   service_job.c    a job from its owner's side
+//   service_step.c   those at work, together, step by step
+//   service_pace.c   how many prompt rows go beside running streams
+//
+// Threads: jobs are submitted, cancelled and freed by any; one thread of the service alone works on requests and
+// sessions. The service's mutex guards the queue, tenants and counters; each job's own guards what passes to its
+// reader. Neither is held while the other is taken, nor during a step.
+#pragma once
+#include "request_int.h"
+
+#define SERVICE_STEP_NS 100000000 // how long a step with prompt rows beside running streams may take
+#define SERVICE_BATCH_TURN 4      // every so many-th job that begins is a batch one, if one waits
+#define SERVICE_ROWS_FIRST 64     // prompt rows of a step before any cost is known
+#define SERVICE_ROWS_MIN 16
+
+struct service_tenant {
+    struct service_tenant *next;
+    char *name;
+    size_t len;
+    int n_jobs;      // waiting and running
+    uint64_t served; // rows run for it, from where the others were when it came
+};
+
+struct tern_job {
+    struct tern_service *service;
+    struct tern_request *request; // from its begin to its end the service thread's
+    struct service_tenant *tenant;
+    enum tern_priority priority;
+    uint64_t deadline_ns;         // 0: none
+    struct tern_session *session; // of those of the service; NULL: waits or is done
+
+    // Under the service's mutex.
+    struct tern_job *next, *prev; // in the queue
+    enum tern_job_phase phase;
+    int n_refs; // its owner's and the service's
+
+    struct os_mutex *mutex; // guards what follows
+    struct os_cond *changed;
+    struct event_queue inbox; // to be taken by the reader; what comes while it is full stays in the request's queue
+    bool ended;               // the service thread is done with it
+    enum tern_status status;  // of the end
+    struct tern_err err;
+    struct tern_event done;
+    void (*notify)(void *arg);
+    void *notify_arg;
+
+    // The reader's.
+    struct event_queue out;
+    bool told;
+};
+
+// What steps cost, smoothed, in ns.
+struct service_pace {
+    double plain[TERN_STREAMS_MAX + 1]; // of a step of so many streams without prompt rows; 0: not known
+    double row;                         // of one prompt row more; 0: not known
+};
+// Prompt rows that fit beside so many streams.
+int service_pace_rows(const struct service_pace *p, int n_streams, int n_max);
+void service_pace_learn(struct service_pace *p, int n_streams, int n_prompt_rows, uint64_t ns);
+
+struct tern_service {
+    struct tern_engine *engine;
+    struct tern_service_options options;
+    struct os_thread *thread;
+    struct tern_session *sessions[TERN_STREAMS_MAX]; // free ones
+    int n_free;
+    struct tern_job *running[TERN_STREAMS_MAX]; // in the order in which they began; the thread's
+    int n_running;
+    struct service_pace pace;
+
+    struct os_mutex *mutex; // guards what follows
+    struct os_cond *work;   // something to do
+    struct tern_job *first, *last;
+    int n_waiting;
+    struct service_tenant *tenants;
+    uint64_t served_floor; // a new tenant's served
+    uint64_t n_begun;
+    int n_jobs;    // not yet freed
+    int n_at_work; // as running, for others to see
+    bool closing, draining;
+    struct tern_service_info info;
+};
+
+// Under the service's mutex.
+enum tern_status service_queue_put(struct tern_service *s, struct tern_job *j, struct tern_str tenant,
+                                   struct tern_err *err);
+struct tern_job *service_queue_take(struct tern_service *s);           // who is next; NULL: nobody waits
+void service_queue_remove(struct tern_service *s, struct tern_job *j); // one that waits
+// Drops the service's part of a job. True: the owner has freed it already, and job_destroy is due without the mutex.
+bool service_job_drop(struct tern_service *s, struct tern_job *j);
+// Without any mutex.
+void job_destroy(struct tern_job *j);
+bool job_is_over(const struct tern_job *j, uint64_t now); // cancelled, or beyond its deadline
+
+// On the service's thread.
+void service_begin(struct tern_service *s); // waiting jobs get the free sessions
+void service_step(struct tern_service *s);  // one step of those at work; ends the jobs that end
+// The end of a job: its last event or its failure.
+void service_end(struct tern_service *s, struct tern_job *j, enum tern_status status, const struct tern_err *err);
+void job_deliver(struct tern_job *j); // events to its reader

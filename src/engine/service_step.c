@@ -1,0 +1,166 @@
+// One step of all that is at work: a row for every stream that answers, and beside them prompt rows of those that
+// begin. Half of the prompt rows go to the prompt that came first, so that it is never overtaken for ever, the rest to
+// the shortest, so that a question of a few words need not wait for a book.
+//
+// Speculation is for a stream that is alone: rounds of one sequence (request_draft.c), no prompt beside it.
+#include "base/base.h"
+#include "service_int.h"
+
+bool job_is_over(const struct tern_job *j, uint64_t now) {
+    return atomic_load_explicit(&j->request->cancelled, memory_order_relaxed) ||
+           (j->deadline_ns > 0 && now >= j->deadline_ns);
+}
+
+void service_begin(struct tern_service *s) {
+    while (s->n_free > 0) {
+        mutex_lock(s->mutex);
+        struct tern_job *j = service_queue_take(s);
+        if (j) {
+            j->phase = TERN_JOB_PROMPT;
+            s->n_at_work = s->n_running + 1;
+        }
+        mutex_unlock(s->mutex);
+        if (!j) return;
+        struct tern_err err = {0};
+        j->session = s->sessions[--s->n_free];
+        s->running[s->n_running++] = j;
+        j->request->began_ns = clock_ns();
+        enum tern_status status = request_attach(j->request, j->session, false, false, &err);
+        if (status != TERN_OK) service_end(s, j, status, &err);
+    }
+}
+
+// -------------------------------------------------------------------------------------------------------------- rows
+
+struct step_rows {
+    struct request_rows rows[TERN_STREAMS_MAX];
+    struct tern_job *jobs[TERN_STREAMS_MAX];
+    int n, n_streams, n_prompt_rows;
+};
+
+static void rows_put(struct step_rows *t, struct tern_job *j, int n_max) {
+    struct request_rows *rows = &t->rows[t->n];
+    request_rows_next(rows, j->request, n_max);
+    t->jobs[t->n++] = j;
+    if (j->request->phase == REQUEST_ANSWER)
+        t->n_streams++;
+    else
+        t->n_prompt_rows += rows->n;
+}
+
+static size_t prompt_left(const struct tern_job *j) { return j->request->prompt.len - j->request->prompt_at; }
+
+static void prompts_put(struct tern_service *s, struct step_rows *t) {
+    struct tern_job *by_left[TERN_STREAMS_MAX];
+    int n = 0, room = s->engine->window - t->n_streams;
+    int budget = s->options.prompt_rows_step > 0 && t->n_streams > 0 ? MIN(s->options.prompt_rows_step, room)
+                                                                     : service_pace_rows(&s->pace, t->n_streams, room);
+    for (int i = 0; i < s->n_running; i++) {
+        struct tern_job *j = s->running[i];
+        if (j->request->phase != REQUEST_PROMPT) continue;
+        int at = n++; // behind the first, by what is left
+        for (; at > 1 && prompt_left(by_left[at - 1]) > prompt_left(j); at--) by_left[at] = by_left[at - 1];
+        by_left[at] = j;
+    }
+    if (n == 0) return;
+    size_t others = 0;
+    for (int i = 1; i < n; i++) others += prompt_left(by_left[i]);
+    int first = MAX(budget - (int)MIN(others, (size_t)budget), (budget + 1) / 2);
+    for (int i = 0; i < n && budget > 0; i++) {
+        rows_put(t, by_left[i], i == 0 ? first : budget);
+        budget -= t->rows[t->n - 1].n;
+    }
+}
+
+static void rows_gather(struct tern_service *s, struct step_rows *t) {
+    *t = (struct step_rows){0};
+    for (int i = 0; i < s->n_running; i++)
+        if (s->running[i]->request->phase == REQUEST_ANSWER) rows_put(t, s->running[i], 1);
+    prompts_put(s, t);
+}
+
+// --------------------------------------------------------------------------------------------------------------- step
+
+static void counts_add(struct tern_service *s, const struct step_rows *t, uint64_t ns) {
+    mutex_lock(s->mutex);
+    s->info.n_steps++;
+    s->info.step_ns += ns;
+    s->info.n_step_prompt_rows += (uint64_t)t->n_prompt_rows;
+    for (int i = 0; i < t->n; i++) {
+        s->info.n_step_rows += (uint64_t)t->rows[i].n;
+        t->jobs[i]->tenant->served += (uint64_t)t->rows[i].n;
+        if (t->jobs[i]->request->phase == REQUEST_ANSWER) t->jobs[i]->phase = TERN_JOB_ANSWER;
+    }
+    mutex_unlock(s->mutex);
+}
+
+static void job_took(struct tern_service *s, struct tern_job *j, bool was_prompt, enum tern_status status,
+                     const struct tern_err *err) {
+    struct tern_request *r = j->request;
+    if (status == TERN_OK && was_prompt && r->phase == REQUEST_PROMPT &&
+        !event_queue_put_progress(&r->queue, r->usage.n_cached + (int64_t)r->prompt_at, r->usage.n_prompt))
+        r->queue.out_of_room = false; // progress is not needed
+    if (status != TERN_OK || r->phase == REQUEST_FINISHED)
+        service_end(s, j, status, err);
+    else
+        job_deliver(j);
+}
+
+static void batch_run(struct tern_service *s) {
+    struct step_rows t;
+    enum tern_status status[TERN_STREAMS_MAX];
+    struct tern_err err = {0};
+    uint32_t want;
+    rows_gather(s, &t);
+    mutex_lock(s->engine->mutex);
+    uint64_t start = clock_ns();
+    enum tern_status ran = request_rows_run(s->engine, t.rows, t.n, &want, &err);
+    for (int i = 0; i < t.n; i++) {
+        status[i] = ran == TERN_OK ? request_rows_choose(&t.rows[i], want, &t.jobs[i]->err) : ran;
+        if (ran != TERN_OK) t.jobs[i]->err = err;
+    }
+    uint64_t ns = clock_ns() - start;
+    mutex_unlock(s->engine->mutex);
+    if (ran == TERN_OK) service_pace_learn(&s->pace, t.n_streams, t.n_prompt_rows, ns);
+    bool was_prompt[TERN_STREAMS_MAX];
+    for (int i = 0; i < t.n; i++) {
+        was_prompt[i] = t.jobs[i]->request->phase == REQUEST_PROMPT;
+        if (status[i] == TERN_OK) status[i] = request_rows_take(&t.rows[i], &t.jobs[i]->err);
+    }
+    counts_add(s, &t, ns);
+    // What it costs to go without drafts is learned where the choice is made: of a stream alone.
+    if (t.n == 1 && !was_prompt[0] && status[0] == TERN_OK) request_draft_plain(t.jobs[0]->request, ns);
+    for (int i = 0; i < t.n; i++) job_took(s, t.jobs[i], was_prompt[i], status[i], &t.jobs[i]->err);
+}
+
+// A stream alone may draft. False: a plain step is due.
+static bool alone_run(struct tern_service *s) {
+    struct tern_job *j = s->running[0];
+    struct tern_request *r = j->request;
+    if (s->n_running != 1 || r->phase != REQUEST_ANSWER || r->draft.mode == TERN_DRAFT_OFF) return false;
+    bool ran = false;
+    struct step_rows t = {.jobs = {j}, .n = 1, .n_streams = 1};
+    int64_t before = r->usage.n_drafted;
+    uint64_t start = clock_ns();
+    enum tern_status status = request_draft_round(r, &ran, &j->err);
+    if (status == TERN_OK && !ran) return false;
+    t.rows[0].n = 1 + (int)(r->usage.n_drafted - before);
+    counts_add(s, &t, clock_ns() - start);
+    job_took(s, j, false, status, &j->err);
+    return true;
+}
+
+static void overs_end(struct tern_service *s) {
+    uint64_t now = clock_ns();
+    for (int i = s->n_running - 1; i >= 0; i--) {
+        struct tern_job *j = s->running[i];
+        if (!job_is_over(j, now)) continue;
+        enum tern_status status = request_finish(j->request, TERN_FINISH_CANCELLED, false, &j->err);
+        service_end(s, j, status, &j->err);
+    }
+}
+
+void service_step(struct tern_service *s) {
+    overs_end(s);
+    if (s->n_running > 0 && !alone_run(s)) batch_run(s);
+}
