@@ -394,8 +394,8 @@ TERN_API void tern_job_options_default(struct tern_job_options *o);
 // thread.
 TERN_API enum tern_status tern_job_submit(struct tern_job **out, struct tern_service *s,
                                           const struct tern_job_options *o, struct tern_err *err);
-// The next event, as of tern_request_next; waits up to timeout_s for it (0: not at all, < 0: for ever). TERN_AGAIN: none
-// yet. Events of a reader who falls far behind are joined, never lost. A failure of this job comes as its status, once.
+// The next event, as of tern_request_next; waits up to timeout_s (0: not at all, < 0: for ever). TERN_AGAIN: none yet.
+// Events of a reader who falls far behind are joined, never lost. A failure of this job comes as its status, once.
 // One thread at a time.
 TERN_API enum tern_status tern_job_next(struct tern_job *j, double timeout_s, struct tern_event *event,
                                         struct tern_err *err);
