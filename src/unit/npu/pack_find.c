@@ -7,6 +7,7 @@
 
 const struct npu_backend_driver *const npu_backends[] = {
     &npu_ort_backend,
+    &npu_openvino_backend,
     &npu_coreai_backend,
     NULL,
 };

@@ -71,7 +71,7 @@ static void test_names(void **state) {
     assert_ok(npu_backend_find(&d, "ort", &test_err));
     assert_ptr_equal(d, &npu_ort_backend);
     assert_int_equal(npu_backend_find(&d, "tpu", &err), TERN_NOT_FOUND);
-    assert_contains(err.message, "there are: ort, coreai");
+    assert_contains(err.message, "there are: ort, openvino, coreai");
 }
 
 int main(void) {
