@@ -243,7 +243,7 @@ static enum tern_status constants_place(struct builder *b) {
     return TERN_OK;
 }
 
-static enum tern_status write(struct builder *b) {
+static enum tern_status text_write(struct builder *b) {
     const struct npu_list *l = b->l;
     struct buf *x = &b->ir->xml;
     TRY(constants_place(b));
@@ -278,7 +278,7 @@ enum tern_status openvino_ir_write(struct openvino_ir *ir, const struct npu_list
     buf_init(&ir->xml, OPENVINO_XML_MAX);
     buf_init(&b.edges, OPENVINO_XML_MAX);
     arena_init(&ir->arena, 0);
-    enum tern_status status = write(&b);
+    enum tern_status status = text_write(&b);
     buf_release(&b.edges);
     if (status != TERN_OK) openvino_ir_release(ir);
     return status;
