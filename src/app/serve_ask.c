@@ -1,0 +1,150 @@
+// From fields to a request of the engine: the operator's defaults, then what the client asks, checked one against the
+// other. What cannot be done is refused by name; nothing is dropped in silence.
+#include "base/base.h"
+#include "serve.h"
+
+#include <math.h>
+
+void serve_ask_init(struct serve_ask *a, const struct serve *s) {
+    const struct tern_request_options *r = &s->sample.request;
+    *a = (struct serve_ask){.temperature = r->temperature,
+                            .top_p = r->top_p,
+                            .min_p = r->min_p,
+                            .presence_penalty = r->presence_penalty,
+                            .frequency_penalty = r->frequency_penalty,
+                            .repeat_penalty = r->repeat_penalty,
+                            .top_k = r->top_k,
+                            .repeat_last = r->repeat_last,
+                            .max_tokens = SERVE_UNSET,
+                            .max_completion_tokens = SERVE_UNSET,
+                            .n = 1,
+                            .best_of = SERVE_UNSET,
+                            .logprobs_n = SERVE_UNSET,
+                            .top_logprobs = SERVE_UNSET,
+                            .seed = SERVE_UNSET,
+                            .parallel_tool_calls = true,
+                            .ignore_eos = r->ignore_eos,
+                            .priority = TERN_PRIORITY_INTERACTIVE};
+    arena_init(&a->arena, SERVE_TEXT_BYTES_MAX);
+    for (int i = 0; i < r->n_stop; i++) a->stop[a->n_stop++] = r->stop[i];
+}
+
+// Elements of a raw JSON array; -1: it is none.
+static int64_t list_len(struct str raw) {
+    struct json *j;
+    struct json_item item;
+    if (json_create(&j, raw, NULL, NULL) != TERN_OK) return -1;
+    int64_t n = json_next(j, &item, NULL) == JSON_ARRAY ? 0 : -1;
+    while (n >= 0) {
+        enum json_event e = json_next(j, &item, NULL);
+        if (e == JSON_ARRAY_END) break;
+        if (e == JSON_ERROR) n = -2;
+        if ((e == JSON_OBJECT || e == JSON_ARRAY) && json_skip(j, NULL) != TERN_OK) n = -2;
+        n++;
+    }
+    json_free(j);
+    return n;
+}
+
+static bool list_check(struct serve_ask *a, struct str raw, const char *name, int64_t max) {
+    int64_t n = list_len(raw);
+    if (n < 0) return serve_bad(a, name, "%s must be a list", name);
+    if (n > max) return serve_bad(a, name, "%s has %lld entries; at most %lld", name, (long long)n, (long long)max);
+    return true;
+}
+
+// "none", "auto", "required", {"type": "function", "function": {"name": …}}.
+static bool tool_choice_check(struct serve_ask *a) {
+    struct str c = a->tool_choice;
+    if (c.len == 0 || str_eqz(c, "\"auto\"")) return true;
+    if (str_eqz(c, "\"none\"")) {
+        a->tools = (struct str){0}; // not offered, so not called
+        return true;
+    }
+    bool named = c.data[0] == '{';
+    if (!named && !str_eqz(c, "\"required\""))
+        return serve_bad(a, "tool_choice",
+                         "tool_choice is \"none\", \"auto\", \"required\" or an object with a function");
+    if (a->tools.len == 0) return serve_bad(a, "tool_choice", "tool_choice asks for a call, but there are no tools");
+    return serve_bad(a, "tool_choice", "tool_choice can be \"none\" or \"auto\" here: a call cannot be forced");
+}
+
+static bool format_check(struct serve_ask *a) {
+    static const struct serve_field fields[] = {SERVE_FIELD("type", SERVE_FIELD_STR, system, 0, 0), {0}};
+    if (a->response_format.len == 0) return true;
+    struct serve_ask inner = {.arena = a->arena};
+    bool ok = serve_fields_read(&inner, a->response_format, "response_format.", fields);
+    a->arena = inner.arena;
+    if (!ok) return a->fault = inner.fault, false;
+    if (str_eqz(inner.system, "text")) return true;
+    if (str_eqz(inner.system, "json_object") || str_eqz(inner.system, "json_schema"))
+        return serve_bad(a, "response_format", "response_format %.*s is not supported here; only text",
+                         (int)inner.system.len, inner.system.data);
+    return serve_bad(a, "response_format.type", "response_format.type is text, json_object or json_schema");
+}
+
+static bool lengths_set(struct serve_answer *sa) {
+    struct serve_ask *a = &sa->ask;
+    int64_t old = a->max_tokens, new = a->max_completion_tokens;
+    if (old != SERVE_UNSET && new != SERVE_UNSET && old != new)
+        return serve_bad(a, "max_tokens",
+                         "max_tokens (%lld) and max_completion_tokens (%lld) differ; they mean the same",
+                         (long long)old, (long long)new);
+    int64_t n = new != SERVE_UNSET ? new : old;
+    int ceiling = sa->s->sample.max_tokens;
+    if (n == SERVE_UNSET) n = ceiling;
+    if (ceiling > 0) n = MIN(n, ceiling);
+    sa->request.n_max = (int)MIN(n, INT32_MAX);
+    return true;
+}
+
+static bool logprobs_set(struct serve_answer *sa) {
+    struct serve_ask *a = &sa->ask;
+    sa->request.n_logprobs = -1;
+    if (a->logprobs_n != SERVE_UNSET) sa->request.n_logprobs = (int)a->logprobs_n; // completions
+    if (a->logprobs) sa->request.n_logprobs = a->top_logprobs == SERVE_UNSET ? 0 : (int)a->top_logprobs;
+    if (!a->logprobs && a->logprobs_n == SERVE_UNSET && a->top_logprobs != SERVE_UNSET && a->top_logprobs > 0)
+        return serve_bad(a, "top_logprobs", "top_logprobs needs logprobs: true");
+    return true;
+}
+
+static bool bias_check(struct serve_answer *sa) {
+    for (int i = 0; i < sa->ask.n_bias; i++)
+        if (sa->ask.bias[i].id >= sa->s->info.n_vocab)
+            return serve_bad(&sa->ask, "logit_bias", "logit_bias: the model has %d tokens; there is no id %d",
+                             sa->s->info.n_vocab, sa->ask.bias[i].id);
+    return true;
+}
+
+bool serve_answer_prepare(struct serve_answer *sa) {
+    struct serve_ask *a = &sa->ask;
+    struct tern_request_options *r = &sa->request;
+    tern_request_options_default(r);
+    bool ok = (a->messages.len == 0 || list_check(a, a->messages, "messages", SERVE_MESSAGES_MAX)) &&
+              (a->tools.len == 0 || list_check(a, a->tools, "tools", SERVE_TOOLS_MAX)) && tool_choice_check(a) &&
+              format_check(a) && lengths_set(sa) && logprobs_set(sa) && bias_check(sa);
+    if (!ok) {
+        serve_fail(sa->r, &a->fault);
+        return false;
+    }
+    r->temperature = a->temperature;
+    r->top_k = (int)MIN(a->top_k, INT32_MAX);
+    r->top_p = a->top_p;
+    r->min_p = a->min_p;
+    r->repeat_penalty = a->repeat_penalty;
+    r->repeat_last = (int)a->repeat_last;
+    r->presence_penalty = a->presence_penalty;
+    r->frequency_penalty = a->frequency_penalty;
+    r->ignore_eos = a->ignore_eos;
+    r->logit_bias = a->bias;
+    r->n_logit_bias = a->n_bias;
+    for (int i = 0; i < a->n_stop; i++) r->stop[i] = a->stop[i];
+    r->n_stop = a->n_stop;
+    r->draft = sa->s->sample.request.draft;
+    if (a->seed != SERVE_UNSET)
+        r->seed = (uint64_t)a->seed;
+    else if (r->temperature > 0) // without a seed each answer is another one
+        os_random(&r->seed, sizeof r->seed);
+    sa->streams = a->stream;
+    return true;
+}

@@ -1,0 +1,338 @@
+// POST /v1/chat/completions: OpenAI's wire format, whole and as server-sent events.
+#include "base/base.h"
+#include "serve.h"
+
+#include <stdio.h>
+
+static const struct serve_field fields[] = {
+    SERVE_FIELD("model", SERVE_FIELD_STR, model, 0, 0),
+    SERVE_FIELD("messages", SERVE_FIELD_RAW, messages, 0, 0),
+    SERVE_FIELD("tools", SERVE_FIELD_RAW, tools, 0, 0),
+    SERVE_FIELD("tool_choice", SERVE_FIELD_RAW, tool_choice, 0, 0),
+    SERVE_FIELD("parallel_tool_calls", SERVE_FIELD_BOOL, parallel_tool_calls, 0, 0),
+    SERVE_FIELD("response_format", SERVE_FIELD_RAW, response_format, 0, 0),
+    SERVE_FIELD("stream", SERVE_FIELD_BOOL, stream, 0, 0),
+    {"stream_options", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_stream_options, 0},
+    SERVE_FIELD("max_tokens", SERVE_FIELD_INT, max_tokens, 1, 9e15),
+    SERVE_FIELD("max_completion_tokens", SERVE_FIELD_INT, max_completion_tokens, 1, 9e15),
+    SERVE_FIELD("temperature", SERVE_FIELD_FLOAT, temperature, 0, 2),
+    SERVE_FIELD("top_p", SERVE_FIELD_FLOAT, top_p, 1e-9, 1),
+    SERVE_FIELD("top_k", SERVE_FIELD_INT, top_k, 0, 1 << 30),
+    SERVE_FIELD("min_p", SERVE_FIELD_FLOAT, min_p, 0, 1),
+    SERVE_FIELD("presence_penalty", SERVE_FIELD_FLOAT, presence_penalty, -2, 2),
+    SERVE_FIELD("frequency_penalty", SERVE_FIELD_FLOAT, frequency_penalty, -2, 2),
+    SERVE_FIELD("repeat_penalty", SERVE_FIELD_FLOAT, repeat_penalty, 0.01, 100),
+    SERVE_FIELD("repetition_penalty", SERVE_FIELD_FLOAT, repeat_penalty, 0.01, 100),
+    SERVE_FIELD("seed", SERVE_FIELD_INT, seed, -9.2e18, 9.2e18),
+    SERVE_FIELD("n", SERVE_FIELD_INT, n, 1, SERVE_N_MAX),
+    {"stop", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_stop, 0},
+    {"logit_bias", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_logit_bias, 0},
+    SERVE_FIELD("logprobs", SERVE_FIELD_BOOL, logprobs, 0, 0),
+    SERVE_FIELD("top_logprobs", SERVE_FIELD_INT, top_logprobs, 0, TERN_TOP_LOGPROBS_MAX),
+    SERVE_FIELD("ignore_eos", SERVE_FIELD_BOOL, ignore_eos, 0, 0),
+    SERVE_FIELD("return_progress", SERVE_FIELD_BOOL, return_progress, 0, 0),
+    {"functions", SERVE_FIELD_REFUSE, 0, 0, 0, 0, "the old form of tools is not read; use tools"},
+    {"function_call", SERVE_FIELD_REFUSE, 0, 0, 0, 0, "the old form of tool_choice is not read; use tool_choice"},
+    {"chat_template", SERVE_FIELD_REFUSE, 0, 0, 0, 0, "templates of clients are not run"},
+    {"audio", SERVE_FIELD_REFUSE, 0, 0, 0, 0, "the model gives text only"},
+    {0}};
+
+// ------------------------------------------------------------------------------------------------------------- pieces
+
+static void str_member(struct json_writer *w, const char *key, struct str value) {
+    json_write_key(w, key);
+    json_write_str(w, value);
+}
+static void null_member(struct json_writer *w, const char *key) {
+    json_write_key(w, key);
+    json_write_null(w);
+}
+
+// id, object, created, model, system_fingerprint.
+static void head_put(struct json_writer *w, const struct serve_answer *a, const char *object) {
+    json_write_object(w);
+    str_member(w, "id", str_from(a->id));
+    str_member(w, "object", str_from(object));
+    json_write_key(w, "created");
+    json_write_int(w, a->created_s);
+    str_member(w, "model", str_from(a->s->model_id));
+    str_member(w, "system_fingerprint", str_from(a->s->fingerprint));
+}
+
+// One token: {"token", "logprob", "bytes"}, left open.
+static void token_put(struct json_writer *w, const struct tern_logprob *l) {
+    json_write_object(w);
+    str_member(w, "token", serve_view(l->bytes)); // ill-formed bytes as U+FFFD; the bytes are told beside it
+    json_write_key(w, "logprob");
+    json_write_f64(w, (double)l->logprob);
+    json_write_key(w, "bytes");
+    json_write_array(w);
+    for (size_t i = 0; i < l->bytes.len; i++) json_write_int(w, (uint8_t)l->bytes.data[i]);
+    json_write_array_end(w);
+}
+
+static void logprobs_items_put(struct json_writer *w, const struct tern_event *e) {
+    int per = e->n_logprobs_token;
+    for (int i = 0; i + per <= e->n_logprobs && per > 0; i += per) {
+        token_put(w, &e->logprobs[i]);
+        json_write_key(w, "top_logprobs");
+        json_write_array(w);
+        for (int k = 1; k < per; k++) {
+            if (e->logprobs[i + k].id < 0) continue;
+            token_put(w, &e->logprobs[i + k]);
+            json_write_object_end(w);
+        }
+        json_write_array_end(w);
+        json_write_object_end(w);
+    }
+}
+
+static void logprobs_keep(struct serve_choice *c, const struct tern_event *e) {
+    if (e->n_logprobs <= 0 || e->n_logprobs_token <= 0) return;
+    if (c->logprobs.len > 0) buf_putc(&c->logprobs, ',');
+    struct buf items;
+    buf_init(&items, SERVE_TEXT_BYTES_MAX);
+    struct json_writer w;
+    json_write_init(&w, &items);
+    json_write_array(&w);
+    logprobs_items_put(&w, e);
+    json_write_array_end(&w);
+    if (items.failed)
+        c->logprobs.failed = true;
+    else
+        buf_put(&c->logprobs, items.data + 1, items.len - 2);
+    buf_release(&items);
+}
+
+// ------------------------------------------------------------------------------------------------------------- stream
+
+// "data: {…, "choices": [{"index", "delta": {", left open.
+static void chunk_open(struct json_writer *w, struct serve_answer *a, int index, struct buf *out) {
+    buf_puts(out, "data: ");
+    json_write_init(w, out);
+    head_put(w, a, "chat.completion.chunk");
+    json_write_key(w, "choices");
+    json_write_array(w);
+    json_write_object(w);
+    json_write_key(w, "index");
+    json_write_int(w, index);
+    json_write_key(w, "delta");
+    json_write_object(w);
+}
+
+static void chunk_close(struct json_writer *w, struct serve_answer *a, const struct tern_event *e, const char *finish) {
+    json_write_object_end(w); // delta
+    json_write_key(w, "logprobs");
+    if (e && e->n_logprobs > 0) {
+        json_write_object(w);
+        json_write_key(w, "content");
+        json_write_array(w);
+        logprobs_items_put(w, e);
+        json_write_array_end(w);
+        null_member(w, "refusal");
+        json_write_object_end(w);
+    } else {
+        json_write_null(w);
+    }
+    json_write_key(w, "finish_reason");
+    if (finish)
+        json_write_str(w, str_from(finish));
+    else
+        json_write_null(w);
+    json_write_object_end(w);
+    json_write_array_end(w);
+    if (a->ask.include_usage) null_member(w, "usage");
+}
+
+static void chunk_end(struct json_writer *w, struct buf *out) {
+    json_write_object_end(w);
+    buf_puts(out, "\n\n");
+}
+
+static void stream_begin(struct serve_answer *a, struct buf *out) {
+    for (int i = 0; i < a->n_choices; i++) {
+        struct json_writer w;
+        chunk_open(&w, a, i, out);
+        str_member(&w, "role", STR("assistant"));
+        str_member(&w, "content", STR(""));
+        chunk_close(&w, a, NULL, NULL);
+        chunk_end(&w, out);
+    }
+}
+
+// A call in two chunks: who, then what with.
+static void call_chunks_put(struct serve_answer *a, struct serve_choice *c, const struct tern_event *e,
+                            struct buf *out) {
+    for (int part = 0; part < 2; part++) {
+        struct json_writer w;
+        chunk_open(&w, a, c->index, out);
+        json_write_key(&w, "tool_calls");
+        json_write_array(&w);
+        json_write_object(&w);
+        json_write_key(&w, "index");
+        json_write_int(&w, c->n_calls - 1);
+        if (part == 0) {
+            str_member(&w, "id", str_from(c->call_id));
+            str_member(&w, "type", STR("function"));
+        }
+        json_write_key(&w, "function");
+        json_write_object(&w);
+        if (part == 0) str_member(&w, "name", serve_view(e->tool_name));
+        str_member(&w, "arguments", part == 0 ? STR("") : serve_view(e->tool_arguments));
+        json_write_object_end(&w);
+        json_write_object_end(&w);
+        json_write_array_end(&w);
+        chunk_close(&w, a, NULL, NULL);
+        chunk_end(&w, out);
+    }
+}
+
+static void progress_put(struct serve_answer *a, struct serve_choice *c, const struct tern_event *e, struct buf *out) {
+    struct json_writer w;
+    chunk_open(&w, a, c->index, out);
+    chunk_close(&w, a, NULL, NULL);
+    json_write_key(&w, "prompt_progress");
+    json_write_object(&w);
+    json_write_key(&w, "total");
+    json_write_int(&w, e->n_total);
+    json_write_key(&w, "processed");
+    json_write_int(&w, e->n_done);
+    json_write_key(&w, "time_ms");
+    json_write_f64(&w, (double)(clock_ns() - a->begin_ns) * 1e-6);
+    json_write_object_end(&w);
+    chunk_end(&w, out);
+}
+
+static void on_event(struct serve_answer *a, struct serve_choice *c, const struct tern_event *e, struct buf *out) {
+    struct json_writer w;
+    if (!a->streams) {
+        if (e->type == TERN_EVENT_TEXT || e->type == TERN_EVENT_REASONING) logprobs_keep(c, e);
+        return;
+    }
+    switch (e->type) {
+    case TERN_EVENT_TEXT:
+    case TERN_EVENT_REASONING:
+        chunk_open(&w, a, c->index, out);
+        str_member(&w, e->type == TERN_EVENT_TEXT ? "content" : "reasoning_content", serve_view(e->text));
+        chunk_close(&w, a, e, NULL);
+        chunk_end(&w, out);
+        break;
+    case TERN_EVENT_TOOL_CALL: call_chunks_put(a, c, e, out); break;
+    case TERN_EVENT_PROGRESS:
+        if (a->ask.return_progress) progress_put(a, c, e, out);
+        break;
+    case TERN_EVENT_DONE:
+        if (c->finish == TERN_FINISH_CANCELLED) break; // told as an error
+        chunk_open(&w, a, c->index, out);
+        chunk_close(&w, a, NULL, tern_finish_text(c->finish));
+        if (a->n_choices == 1) {
+            serve_timings_put(&w, a);
+            serve_energy_put(&w, a);
+        }
+        chunk_end(&w, out);
+        break;
+    }
+}
+
+static void stream_end(struct serve_answer *a, struct buf *out) {
+    if (a->ask.include_usage) {
+        struct json_writer w;
+        buf_puts(out, "data: ");
+        json_write_init(&w, out);
+        head_put(&w, a, "chat.completion.chunk");
+        json_write_key(&w, "choices");
+        json_write_array(&w);
+        json_write_array_end(&w);
+        json_write_key(&w, "usage");
+        serve_usage_put(&w, a);
+        serve_timings_put(&w, a);
+        serve_energy_put(&w, a);
+        chunk_end(&w, out);
+    }
+    buf_puts(out, "data: [DONE]\n\n");
+}
+
+static void stream_fault(struct serve_answer *a, const struct serve_fault *f, struct buf *out) {
+    (void)a;
+    buf_puts(out, "data: ");
+    serve_fault_put(out, f, SERVE_OPENAI);
+    buf_puts(out, "\n\n");
+}
+
+// -------------------------------------------------------------------------------------------------------------- whole
+
+static void choice_put(struct json_writer *w, const struct serve_answer *a, const struct serve_choice *c) {
+    json_write_object(w);
+    json_write_key(w, "index");
+    json_write_int(w, c->index);
+    json_write_key(w, "message");
+    json_write_object(w);
+    str_member(w, "role", STR("assistant"));
+    json_write_key(w, "content");
+    if (c->n_calls > 0 && c->text.len == 0)
+        json_write_null(w);
+    else
+        json_write_str(w, buf_str(&c->text));
+    if (c->reasoning.len > 0) str_member(w, "reasoning_content", buf_str(&c->reasoning));
+    if (c->n_calls > 0) {
+        json_write_key(w, "tool_calls");
+        json_write_array(w);
+        json_write_raw(w, buf_str(&c->calls));
+        json_write_array_end(w);
+    }
+    null_member(w, "refusal");
+    json_write_object_end(w);
+    json_write_key(w, "logprobs");
+    if (a->request.n_logprobs >= 0) {
+        json_write_object(w);
+        json_write_key(w, "content");
+        json_write_array(w);
+        if (c->logprobs.len > 0) json_write_raw(w, buf_str(&c->logprobs));
+        json_write_array_end(w);
+        null_member(w, "refusal");
+        json_write_object_end(w);
+    } else {
+        json_write_null(w);
+    }
+    str_member(w, "finish_reason", str_from(tern_finish_text(c->finish)));
+    json_write_object_end(w);
+}
+
+static void whole(struct serve_answer *a, struct buf *out) {
+    struct json_writer w;
+    json_write_init(&w, out);
+    head_put(&w, a, "chat.completion");
+    json_write_key(&w, "choices");
+    json_write_array(&w);
+    for (int i = 0; i < a->n_choices; i++) choice_put(&w, a, &a->choices[i]);
+    json_write_array_end(&w);
+    json_write_key(&w, "usage");
+    serve_usage_put(&w, a);
+    serve_timings_put(&w, a);
+    serve_energy_put(&w, a);
+    json_write_object_end(&w);
+}
+
+static const struct serve_wire wire = {.stream_type = "text/event-stream",
+                                       .ping = ": still here\n\n",
+                                       .begin = stream_begin,
+                                       .event = on_event,
+                                       .end = stream_end,
+                                       .fault = stream_fault,
+                                       .whole = whole};
+
+void serve_chat(struct serve *s, struct net_request *r) {
+    struct serve_answer *a = serve_answer_create(s, r, &wire, "chatcmpl-");
+    if (!a) return;
+    bool ok = serve_fields_read(&a->ask, r->body, "", fields);
+    if (ok && a->ask.messages.len == 0) ok = serve_bad(&a->ask, "messages", "messages is missing: a list of messages");
+    if (ok && !s->info.has_template)
+        ok = serve_bad(&a->ask, NULL, "the model has no chat template; use /v1/completions");
+    if (!ok) serve_fail(r, &a->ask.fault);
+    if (!ok || !serve_model_check(s, r, a->ask.model) || !serve_answer_prepare(a)) {
+        serve_answer_free(a);
+        return;
+    }
+    const struct serve_prompt prompt = {.messages = a->ask.messages, .tools = a->ask.tools};
+    serve_answer_start(a, &prompt, 1);
+}

@@ -1,0 +1,269 @@
+// tern serve: options, opening in the order that lets /health answer while the model loads, and a clean end.
+//
+// The end: at the first SIGTERM or SIGINT no connection and no job is taken any more, what runs may end for --drain
+// seconds; then its clients get an error event; a second signal cuts all at once.
+#include "base/base.h"
+#include "serve.h"
+
+#include <stdio.h>
+
+#define CUT_S 3.0 // for the error events after the drain's time
+#define POLL_S 0.05
+
+static const char *const help_text =
+    "Listens on 127.0.0.1 and answers OpenAI's API (/v1/chat/completions, /v1/completions, /v1/models, "
+    "/v1/embeddings),\n"
+    "/tokenize, /detokenize, /apply-template, /health, /metrics, /props, /slots; doc/server.md has a line for each.\n"
+    "Sampling options are the defaults of requests that do not say; --max-tokens is a ceiling. Keys also come from\n"
+    "$TERN_API_KEY.";
+
+static void opts_init(struct serve *s) {
+    struct serve_opts *o = &s->o;
+    *o = (struct serve_opts){.host = "127.0.0.1",
+                             .port = SERVE_PORT_DEFAULT,
+                             .log = "text",
+                             .n_streams = 4,
+                             .n_queue = 512,
+                             .n_connections = 1024,
+                             .body_mib = 16,
+                             .drain_s = 30};
+    model_opts_init(&s->model);
+    sample_opts_init(&s->sample);
+}
+
+#define SERVE_OPTS_N 24
+static void opts_table(struct serve *s, struct opt table[SERVE_OPTS_N]) {
+    struct serve_opts *o = &s->o;
+    const struct opt rows[] = {
+        {"--host", 0, "ADDRESS", OPT_TEXT, &o->host, 0, 0, "listen on this address (default 127.0.0.1)"},
+        {"--port", 'p', "N", OPT_INT, &o->port, 0, 65535, "port (default 8376; 0: any free one, printed)"},
+        {"--unix", 0, "PATH", OPT_TEXT, &o->unix_path, 0, 0, "a Unix socket as well, for this user"},
+        {"--alias", 0, "NAME", OPT_TEXTS, &o->aliases, 0, 0, "another name of the model (may be repeated)"},
+        {"--streams", 0, "N", OPT_INT, &o->n_streams, 1, TERN_STREAMS_MAX, "answers made together (default 4)"},
+        {"--queue", 0, "N", OPT_INT, &o->n_queue, 1, TERN_QUEUE_MAX, "answers waiting at most (default 512), then 503"},
+        {"--key-jobs", 0, "N", OPT_INT, &o->n_jobs_key, 0, TERN_QUEUE_MAX,
+         "answers of one key at most, then 429 (default 0: no limit)"},
+        {"--prompt-rows", 0, "N", OPT_INT, &o->prompt_rows, 0, 512,
+         "prompt tokens beside running answers in a step (default: by measured costs)"},
+        {"--prefix-ram", 0, "BYTES", OPT_U64, &o->prefix_ram, 0, 9e18,
+         "memory for prompts seen before (default 0: none)"},
+        {"--prefix-dir", 0, "PATH", OPT_TEXT, &o->prefix_dir, 0, 0, "folder for prompts seen before"},
+        {"--prefix-disk", 0, "BYTES", OPT_U64, &o->prefix_disk, 0, 9e18, "bytes in that folder at most"},
+        {"--api-key", 0, "KEY", OPT_TEXTS, &o->api_keys, 0, 0, "a key that clients must send (may be repeated)"},
+        {"--api-key-file", 0, "FILE", OPT_TEXT, &o->api_key_file, 0, 0, "keys, one a line"},
+        {"--allow-host", 0, "NAME", OPT_TEXTS, &o->allow_hosts, 0, 0, "a Host name by which this server is reached"},
+        {"--allow-origin", 0, "ORIGIN", OPT_TEXTS, &o->allow_origins, 0, 0,
+         "pages of this origin (https://host) may use the server"},
+        {"--open-to-network", 0, NULL, OPT_FLAG, &o->open_to_network, 0, 0,
+         "allow an address of the network without a key: anyone there may use the model"},
+        {"--connections", 0, "N", OPT_INT, &o->n_connections, 1, 65536, "open connections at most (default 1024)"},
+        {"--body-mib", 0, "N", OPT_INT, &o->body_mib, 1, 1024, "MiB of a request's body at most (default 16)"},
+        {"--drain", 0, "S", OPT_FLOAT, &o->drain_s, 0, 3600,
+         "seconds that running answers have at the end (default 30)"},
+        {"--log", 0, "FORM", OPT_TEXT, &o->log, 0, 0, "a line for each request: text (default), json, none"},
+        {0}};
+    _Static_assert(ARRAY_LEN(rows) <= SERVE_OPTS_N, "a row more than the table holds");
+    memcpy(table, rows, sizeof rows);
+}
+
+static bool host_is_loopback(const char *host) {
+    return strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 || strncmp(host, "127.", 4) == 0;
+}
+
+// The name under which clients find the model: as it was asked for, of a file its name without folder and ending.
+static void model_id_set(struct serve *s) {
+    const char *given = s->model.engine.model_path;
+    struct os_stat st;
+    struct str id = given ? str_from(given) : STR("pico");
+    if (given && os_stat_get(&st, given)) {
+        while (id.len > 1 && id.data[id.len - 1] == '/') id.len--;
+        for (size_t i = 0; i + 1 < id.len; i++)
+            if (id.data[i] == '/') id = (struct str){id.data + i + 1, id.len - i - 1}, i = (size_t)-1;
+        if (str_ends(id, STR(".gguf"))) id.len -= 5;
+    }
+    snprintf(s->model_id, sizeof s->model_id, "%.*s", (int)MIN(id.len, sizeof s->model_id - 1), id.data);
+}
+
+bool serve_ready(struct serve *s) {
+    mutex_lock(s->lock);
+    bool ready = s->engine != NULL;
+    mutex_unlock(s->lock);
+    return ready;
+}
+
+static int opts_check(const struct command *c, struct serve *s) {
+    const char *const logs[] = {"text", "json", "none"};
+    bool known = false;
+    for (size_t i = 0; i < ARRAY_LEN(logs); i++) known = known || strcmp(s->o.log, logs[i]) == 0;
+    if (!known) return usage_error(c, "--log wants text, json or none, not '%s'", s->o.log);
+    if (!host_is_loopback(s->o.host) && s->n_keys == 0 && !s->o.open_to_network)
+        return usage_error(c,
+                           "%s is reached from the network: give --api-key, or --open-to-network when anyone there may "
+                           "use the model",
+                           s->o.host);
+    if (!host_is_loopback(s->o.host)) s->o.open_to_network = true; // Host may be any literal address
+    return 0;
+}
+
+// ------------------------------------------------------------------------------------------------------------- opening
+
+static void started_tell(const struct serve *s) {
+    bool v6 = strchr(s->o.host, ':') != NULL;
+    out_putf("http://%s%s%s:%d\n", v6 ? "[" : "", s->o.host, v6 ? "]" : "", net_server_port(s->net));
+    if (s->o.unix_path) out_putf("unix:%s\n", s->o.unix_path);
+    out_flush();
+}
+
+static void decided_tell(const struct serve *s) {
+    char weights[24], state[24], work[24], prefix[24];
+    const struct tern_model_info *i = &s->info;
+    fprintf(stderr, "model %s (%s, %s) on %s with %d threads, %s; %s\n", s->model_id, i->architecture, i->format,
+            i->kernels, i->n_threads, i->numerics, i->draft ? i->draft : "no drafting");
+    fprintf(stderr,
+            "%d answers together of %d tokens each, %d in the queue; %s weights, at most %s state, %s work, %s prefix "
+            "cache\n",
+            s->o.n_streams, i->n_ctx, s->o.n_queue, bytes_format(i->bytes_weights, weights),
+            bytes_format(i->bytes_state_max, state), bytes_format(i->bytes_work, work),
+            bytes_format(s->o.prefix_ram, prefix));
+    fprintf(stderr, "%s; %s\n", s->n_keys ? "clients need a key" : "no key is needed",
+            host_is_loopback(s->o.host) ? "only this machine can connect" : "reached from the network");
+}
+
+static int net_open_told(const struct command *c, struct serve *s) {
+    struct net_options o;
+    net_options_default(&o);
+    o.host = s->o.host;
+    o.port = s->o.port;
+    o.unix_path = s->o.unix_path;
+    o.n_connections_max = s->o.n_connections;
+    o.body_max = (size_t)s->o.body_mib << 20;
+    const struct net_handler handler = {.arg = s,
+                                        .head = serve_gate_head,
+                                        .handle = serve_gate_handle,
+                                        .fault = serve_gate_fault,
+                                        .end = serve_gate_end};
+    struct tern_err err = {0};
+    if (net_server_open(&s->net, &o, &handler, &err) != TERN_OK) return fail_told(c, &err);
+    return 0;
+}
+
+static int model_open_told(const struct command *c, struct serve *s) {
+    struct tern_engine *e = NULL;
+    struct tern_err err = {0};
+    s->model.engine.n_sessions = s->o.n_streams;
+    int code = engine_open_told(c, &s->model, &e);
+    if (code != 0) return code;
+    struct tern_service_options o;
+    struct tern_service *service = NULL;
+    tern_service_options_default(&o);
+    o.n_streams = s->o.n_streams;
+    o.n_queue_max = s->o.n_queue;
+    o.n_jobs_key_max = s->o.n_jobs_key;
+    o.prompt_rows_step = s->o.prompt_rows;
+    o.prefix_ram_max = s->o.prefix_ram;
+    o.prefix_dir = s->o.prefix_dir;
+    o.prefix_disk_max = s->o.prefix_disk;
+    enum tern_status status = tern_service_open(&service, e, &o, &err);
+    struct tern_model_info info;
+    tern_engine_info(e, &info);
+    // An encoder has no sessions, so no service: it gives vectors only.
+    float probe;
+    bool encoder =
+        status != TERN_OK && tern_embed(e, serve_str(STR("")), TERN_POOL_MEAN, &probe, 0, NULL) != TERN_UNSUPPORTED;
+    if (status != TERN_OK && !encoder) {
+        tern_engine_close(e);
+        return fail_told(c, &err);
+    }
+    mutex_lock(s->lock);
+    s->engine = e;
+    s->service = service;
+    s->info = info;
+    mutex_unlock(s->lock);
+    return 0;
+}
+
+// ------------------------------------------------------------------------------------------------------------- ending
+
+// Waits until no request is at work; false: the time is over, or another signal came.
+static bool idle_wait(struct serve *s, int *n_signals, double seconds) {
+    uint64_t until = clock_ns() + (uint64_t)(seconds * 1e9);
+    for (;;) {
+        struct net_counts n;
+        net_server_counts(s->net, &n);
+        if (n.n_requests == 0) return true;
+        if (clock_ns() >= until) return false;
+        int now = net_terminate_wait(*n_signals, POLL_S);
+        if (now > *n_signals) {
+            *n_signals = now;
+            return false;
+        }
+    }
+}
+
+static void drain(struct serve *s, int n_signals) {
+    struct net_counts n;
+    net_server_counts(s->net, &n);
+    if (strcmp(s->o.log, "none") != 0)
+        fprintf(stderr, "stopping: %d requests at work, %.0f seconds for them\n", n.n_requests, (double)s->o.drain_s);
+    mutex_lock(s->lock);
+    s->is_draining = true;
+    mutex_unlock(s->lock);
+    if (s->service) tern_service_drain(s->service);
+    net_server_quiesce(s->net);
+    if (idle_wait(s, &n_signals, (double)s->o.drain_s)) return;
+    mutex_lock(s->lock);
+    for (struct serve_answer *a = s->answers; a; a = a->next)
+        for (int i = 0; i < a->n_choices; i++) tern_job_cancel(a->choices[i].job);
+    mutex_unlock(s->lock);
+    if (n_signals < 2) idle_wait(s, &n_signals, CUT_S);
+}
+
+static int serve_run(const struct command *c, struct serve *s) {
+    struct tern_err err = {0};
+    s->lock = mutex_create();
+    if (!s->lock) return err_set(&err, TERN_NO_MEMORY, "no memory to start"), fail_told(c, &err);
+    if (serve_keys_load(s, &err) != TERN_OK) return fail_told(c, &err);
+    int code = opts_check(c, s);
+    if (code != 0) return code;
+    model_id_set(s);
+    snprintf(s->fingerprint, sizeof s->fingerprint, "tern-%.50s", tern_version());
+    s->begin_s = clock_wall_s();
+    s->begin_ns = clock_ns();
+    net_terminate_watch();
+    code = net_open_told(c, s);
+    if (code != 0) return code;
+    started_tell(s);
+    code = model_open_told(c, s);
+    if (code != 0) return code;
+    if (strcmp(s->o.log, "none") != 0) decided_tell(s);
+    int n_signals = 0;
+    while (n_signals == 0) n_signals = net_terminate_wait(0, 3600);
+    drain(s, n_signals);
+    return EXIT_DONE;
+}
+
+static int serve_main(const struct command *c, int argc, char **argv) {
+    struct serve *s = mem_calloc(1, sizeof *s);
+    struct tern_err err = {0};
+    if (!s) return err_set(&err, TERN_NO_MEMORY, "no memory to start"), fail_told(c, &err);
+    opts_init(s);
+    struct opt rows[SERVE_OPTS_N], model_rows[MODEL_OPTS_N], sample_rows[SAMPLE_OPTS_N];
+    opts_table(s, rows);
+    model_opts_table(&s->model, model_rows);
+    sample_opts_table(&s->sample, sample_rows);
+    const struct opt *const tables[] = {rows, sample_rows, model_rows, NULL};
+    int n_args, code;
+    if (opts_parse(c, tables, argc, argv, &n_args, &code)) {
+        sample_opts_apply(&s->sample);
+        code = n_args > 0 ? usage_error(c, "no arguments expected; the model is named by --model") : serve_run(c, s);
+    }
+    net_server_close(s->net);
+    tern_service_close(s->service);
+    tern_engine_close(s->engine);
+    mutex_free(s->lock);
+    mem_free(s->keys);
+    mem_free(s);
+    return code;
+}
+
+const struct command command_serve = {"serve", "", "answer over HTTP, as OpenAI's API does", help_text, serve_main};

@@ -1,0 +1,323 @@
+// POST /v1/completions: text goes on where a prompt ends. OpenAI's older wire format, whole and streamed.
+#include "base/base.h"
+#include "serve.h"
+
+#define LOGPROBS_MAX 5 // as OpenAI's
+
+struct echo { // a prompt that is given back in front of its answer
+    struct str text;
+};
+
+static const struct serve_field fields[] = {
+    SERVE_FIELD("model", SERVE_FIELD_STR, model, 0, 0),
+    SERVE_FIELD("prompt", SERVE_FIELD_RAW, prompt, 0, 0),
+    SERVE_FIELD("stream", SERVE_FIELD_BOOL, stream, 0, 0),
+    {"stream_options", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_stream_options, 0},
+    SERVE_FIELD("max_tokens", SERVE_FIELD_INT, max_tokens, 1, 9e15),
+    SERVE_FIELD("temperature", SERVE_FIELD_FLOAT, temperature, 0, 2),
+    SERVE_FIELD("top_p", SERVE_FIELD_FLOAT, top_p, 1e-9, 1),
+    SERVE_FIELD("top_k", SERVE_FIELD_INT, top_k, 0, 1 << 30),
+    SERVE_FIELD("min_p", SERVE_FIELD_FLOAT, min_p, 0, 1),
+    SERVE_FIELD("presence_penalty", SERVE_FIELD_FLOAT, presence_penalty, -2, 2),
+    SERVE_FIELD("frequency_penalty", SERVE_FIELD_FLOAT, frequency_penalty, -2, 2),
+    SERVE_FIELD("repeat_penalty", SERVE_FIELD_FLOAT, repeat_penalty, 0.01, 100),
+    SERVE_FIELD("repetition_penalty", SERVE_FIELD_FLOAT, repeat_penalty, 0.01, 100),
+    SERVE_FIELD("seed", SERVE_FIELD_INT, seed, -9.2e18, 9.2e18),
+    SERVE_FIELD("n", SERVE_FIELD_INT, n, 1, SERVE_N_MAX),
+    SERVE_FIELD("best_of", SERVE_FIELD_INT, best_of, 1, SERVE_N_MAX),
+    SERVE_FIELD("logprobs", SERVE_FIELD_INT, logprobs_n, 0, LOGPROBS_MAX),
+    SERVE_FIELD("echo", SERVE_FIELD_BOOL, echo, 0, 0),
+    SERVE_FIELD("ignore_eos", SERVE_FIELD_BOOL, ignore_eos, 0, 0),
+    {"stop", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_stop, 0},
+    {"logit_bias", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_logit_bias, 0},
+    SERVE_FIELD("response_format", SERVE_FIELD_RAW, response_format, 0, 0),
+    {"suffix", SERVE_FIELD_REFUSE, 0, 0, 0, 0, "text cannot be filled in before a suffix here"},
+    {0}};
+
+// ------------------------------------------------------------------------------------------------------------- pieces
+
+static void str_member(struct json_writer *w, const char *key, struct str value) {
+    json_write_key(w, key);
+    json_write_str(w, value);
+}
+
+static void head_put(struct json_writer *w, const struct serve_answer *a) {
+    json_write_object(w);
+    str_member(w, "id", str_from(a->id));
+    str_member(w, "object", STR("text_completion"));
+    json_write_key(w, "created");
+    json_write_int(w, a->created_s);
+    str_member(w, "model", str_from(a->s->model_id));
+    str_member(w, "system_fingerprint", str_from(a->s->fingerprint));
+}
+
+// The parallel lists of the old format. `kept` holds, one after the other and each ended by a line feed, what goes into
+// them: token, logprob, top object, offset; so pieces of a stream and the whole are written alike.
+enum { LISTS = 4 };
+static const char *const list_names[LISTS] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
+
+static void token_lines_put(struct buf *kept, const struct tern_logprob *l, int per, size_t offset) {
+    struct json_writer w;
+    json_put_quoted(kept, serve_view(l[0].bytes));
+    buf_putc(kept, '\n');
+    json_write_init(&w, kept);
+    json_write_f64(&w, (double)l[0].logprob);
+    buf_putc(kept, '\n');
+    json_write_init(&w, kept);
+    json_write_object(&w);
+    for (int k = 1; k < per; k++) {
+        if (l[k].id < 0) continue;
+        json_write_key_str(&w, serve_view(l[k].bytes));
+        json_write_f64(&w, (double)l[k].logprob);
+    }
+    json_write_object_end(&w);
+    buf_putf(kept, "\n%zu\n", offset);
+}
+
+static void event_lines_put(struct buf *kept, const struct tern_event *e, size_t offset) {
+    int per = e->n_logprobs_token;
+    for (int i = 0; per > 0 && i + per <= e->n_logprobs; i += per) {
+        token_lines_put(kept, &e->logprobs[i], per, offset);
+        offset += e->logprobs[i].bytes.len;
+    }
+}
+
+static void lists_put(struct json_writer *w, struct str kept) {
+    json_write_object(w);
+    for (int list = 0; list < LISTS; list++) {
+        json_write_key(w, list_names[list]);
+        json_write_array(w);
+        struct str rest = kept;
+        for (int line = 0; rest.len > 0; line++) {
+            size_t end = str_find(rest, STR("\n"), 0);
+            if (line % LISTS == list) json_write_raw(w, (struct str){rest.data, end});
+            rest = (struct str){rest.data + end + 1, rest.len - end - 1};
+        }
+        json_write_array_end(w);
+    }
+    json_write_object_end(w);
+}
+
+static struct str echo_of(const struct serve_answer *a, const struct serve_choice *c) {
+    const struct echo *echoes = a->extra;
+    return a->ask.echo ? echoes[c->index / (int)a->ask.n].text : (struct str){0};
+}
+
+// ------------------------------------------------------------------------------------------------------------- stream
+
+static void chunk_put(struct serve_answer *a, struct serve_choice *c, struct str text, const struct tern_event *e,
+                      const char *finish, struct buf *out) {
+    struct json_writer w;
+    buf_puts(out, "data: ");
+    json_write_init(&w, out);
+    head_put(&w, a);
+    json_write_key(&w, "choices");
+    json_write_array(&w);
+    json_write_object(&w);
+    json_write_key(&w, "index");
+    json_write_int(&w, c->index);
+    str_member(&w, "text", text);
+    json_write_key(&w, "logprobs");
+    if (e && e->n_logprobs > 0) {
+        struct buf kept;
+        buf_init(&kept, SERVE_TEXT_BYTES_MAX);
+        event_lines_put(&kept, e, c->text.len - text.len);
+        lists_put(&w, buf_str(&kept));
+        buf_release(&kept);
+    } else {
+        json_write_null(&w);
+    }
+    json_write_key(&w, "finish_reason");
+    if (finish)
+        json_write_str(&w, str_from(finish));
+    else
+        json_write_null(&w);
+    json_write_object_end(&w);
+    json_write_array_end(&w);
+    if (a->ask.include_usage) {
+        json_write_key(&w, "usage");
+        json_write_null(&w);
+    }
+    if (finish && a->n_choices == 1) {
+        serve_timings_put(&w, a);
+        serve_energy_put(&w, a);
+    }
+    json_write_object_end(&w);
+    buf_puts(out, "\n\n");
+}
+
+static void stream_begin(struct serve_answer *a, struct buf *out) {
+    for (int i = 0; i < a->n_choices && a->ask.echo; i++)
+        chunk_put(a, &a->choices[i], echo_of(a, &a->choices[i]), NULL, NULL, out);
+}
+
+// Reasoning is text here: there is no other place for it.
+static void on_event(struct serve_answer *a, struct serve_choice *c, const struct tern_event *e, struct buf *out) {
+    struct str text = serve_view(e->text);
+    bool is_text = e->type == TERN_EVENT_TEXT || e->type == TERN_EVENT_REASONING;
+    if (e->type == TERN_EVENT_REASONING) buf_put(&c->text, text.data, text.len);
+    if (is_text && a->streams) chunk_put(a, c, text, e, NULL, out);
+    if (is_text && !a->streams) event_lines_put(&c->logprobs, e, echo_of(a, c).len + c->text.len - text.len);
+    if (e->type == TERN_EVENT_DONE && a->streams && c->finish != TERN_FINISH_CANCELLED)
+        chunk_put(a, c, STR(""), NULL, tern_finish_text(c->finish), out);
+}
+
+static void stream_end(struct serve_answer *a, struct buf *out) {
+    if (a->ask.include_usage) {
+        struct json_writer w;
+        buf_puts(out, "data: ");
+        json_write_init(&w, out);
+        head_put(&w, a);
+        json_write_key(&w, "choices");
+        json_write_array(&w);
+        json_write_array_end(&w);
+        json_write_key(&w, "usage");
+        serve_usage_put(&w, a);
+        serve_timings_put(&w, a);
+        serve_energy_put(&w, a);
+        json_write_object_end(&w);
+        buf_puts(out, "\n\n");
+    }
+    buf_puts(out, "data: [DONE]\n\n");
+}
+
+static void stream_fault(struct serve_answer *a, const struct serve_fault *f, struct buf *out) {
+    (void)a;
+    buf_puts(out, "data: ");
+    serve_fault_put(out, f, SERVE_OPENAI);
+    buf_puts(out, "\n\n");
+}
+
+static void whole(struct serve_answer *a, struct buf *out) {
+    struct json_writer w;
+    json_write_init(&w, out);
+    head_put(&w, a);
+    json_write_key(&w, "choices");
+    json_write_array(&w);
+    for (int i = 0; i < a->n_choices; i++) {
+        struct serve_choice *c = &a->choices[i];
+        struct str echo = echo_of(a, c);
+        struct buf text;
+        buf_init(&text, 2 * SERVE_TEXT_BYTES_MAX);
+        buf_put(&text, echo.data, echo.len);
+        buf_put(&text, c->text.data, c->text.len);
+        if (text.failed) out->failed = true;
+        json_write_object(&w);
+        json_write_key(&w, "index");
+        json_write_int(&w, c->index);
+        str_member(&w, "text", buf_str(&text));
+        json_write_key(&w, "logprobs");
+        if (a->request.n_logprobs >= 0)
+            lists_put(&w, buf_str(&c->logprobs));
+        else
+            json_write_null(&w);
+        str_member(&w, "finish_reason", str_from(tern_finish_text(c->finish)));
+        json_write_object_end(&w);
+        buf_release(&text);
+    }
+    json_write_array_end(&w);
+    json_write_key(&w, "usage");
+    serve_usage_put(&w, a);
+    serve_timings_put(&w, a);
+    serve_energy_put(&w, a);
+    json_write_object_end(&w);
+}
+
+static const struct serve_wire wire = {.stream_type = "text/event-stream",
+                                       .ping = ": still here\n\n",
+                                       .begin = stream_begin,
+                                       .event = on_event,
+                                       .end = stream_end,
+                                       .fault = stream_fault,
+                                       .whole = whole};
+
+// ------------------------------------------------------------------------------------------------------------ prompts
+
+// One prompt: a string, or a list of ids.
+static bool prompt_take(struct serve_answer *a, struct str raw, struct serve_prompt *p, struct echo *echo) {
+    struct serve_ask *ask = &a->ask;
+    if (raw.data[0] == '[') {
+        int32_t *ids;
+        if (!serve_ids_read(ask, raw, "prompt", a->s->info.n_vocab, &ids, &p->n_ids)) return false;
+        if (p->n_ids == 0) return serve_bad(ask, "prompt", "prompt is empty");
+        p->ids = ids;
+        if (!ask->echo) return true;
+        int64_t len = tern_detokenize(a->s->engine, ids, p->n_ids, true, NULL, 0, NULL);
+        char *text = len < 0 ? NULL : arena_alloc(&ask->arena, (size_t)len + 1);
+        if (!text) return serve_bad(ask, "prompt", "prompt cannot be echoed");
+        len = tern_detokenize(a->s->engine, ids, p->n_ids, true, text, (size_t)len, NULL);
+        echo->text = (struct str){text, (size_t)len};
+        return true;
+    }
+    struct json *j;
+    struct json_item item;
+    struct tern_err err = {0};
+    if (json_create(&j, raw, NULL, &err) != TERN_OK) return serve_bad(ask, "prompt", "%s", err.message);
+    bool ok = json_next(j, &item, &err) == JSON_STRING;
+    if (!ok) serve_bad(ask, "prompt", "prompt must be a string, a list of token ids, or a list of these");
+    if (ok && item.text.len == 0) ok = serve_bad(ask, "prompt", "prompt is empty");
+    char *copy = ok ? serve_ask_dup(ask, item.text) : NULL;
+    p->text = echo->text = (struct str){copy, copy ? item.text.len : 0};
+    json_free(j);
+    return copy != NULL;
+}
+
+// The first element of a raw list decides: a number makes it one prompt of ids.
+static bool is_ids(struct str raw) {
+    for (size_t i = 1; i < raw.len; i++) {
+        char c = raw.data[i];
+        if (c == ' ' || c == '\n' || c == '\t' || c == '\r') continue;
+        return (c >= '0' && c <= '9') || c == '-';
+    }
+    return false;
+}
+
+static bool prompts_take(struct serve_answer *a, struct serve_prompt *prompts, struct echo *echoes, int *n) {
+    struct str raw = a->ask.prompt;
+    *n = 0;
+    if (raw.len == 0) return serve_bad(&a->ask, "prompt", "prompt is missing");
+    if (raw.data[0] != '[' || is_ids(raw)) {
+        *n = 1;
+        return prompt_take(a, raw, prompts, echoes);
+    }
+    struct json *j;
+    struct json_item item;
+    struct tern_err err = {0};
+    if (json_create(&j, raw, NULL, &err) != TERN_OK) return serve_bad(&a->ask, "prompt", "%s", err.message);
+    bool ok = json_next(j, &item, &err) == JSON_ARRAY;
+    while (ok) {
+        struct str one;
+        if (json_raw(j, &one, &err) != TERN_OK) break; // the list's end
+        if (*n == SERVE_PROMPTS_MAX)
+            ok = serve_bad(&a->ask, "prompt", "prompt holds more than %d prompts", SERVE_PROMPTS_MAX);
+        else
+            ok = prompt_take(a, one, &prompts[*n], &echoes[*n]);
+        *n += ok;
+    }
+    json_free(j);
+    if (ok && *n == 0) ok = serve_bad(&a->ask, "prompt", "prompt is an empty list");
+    return ok;
+}
+
+void serve_completions(struct serve *s, struct net_request *r) {
+    struct serve_answer *a = serve_answer_create(s, r, &wire, "cmpl-");
+    if (!a) return;
+    struct serve_prompt prompts[SERVE_PROMPTS_MAX] = {0};
+    int n = 0;
+    struct echo *echoes = arena_calloc(&a->ask.arena, SERVE_PROMPTS_MAX, sizeof *echoes);
+    a->extra = echoes;
+    bool ok = echoes != NULL;
+    if (!ok) serve_fault_set(&a->ask.fault, 503, NULL, "no_memory", "no memory for the request");
+    ok = ok && serve_fields_read(&a->ask, r->body, "", fields) && prompts_take(a, prompts, echoes, &n);
+    if (ok && a->ask.best_of != SERVE_UNSET && a->ask.best_of != a->ask.n)
+        ok = serve_bad(&a->ask, "best_of", "best_of must be n: answers are not ranked here");
+    if (ok && a->ask.echo && a->ask.logprobs_n != SERVE_UNSET)
+        ok =
+            serve_bad(&a->ask, "logprobs", "logprobs of an echoed prompt are not computed; leave out echo or logprobs");
+    if (!ok) serve_fail(r, &a->ask.fault);
+    if (!ok || !serve_model_check(s, r, a->ask.model) || !serve_answer_prepare(a)) {
+        serve_answer_free(a);
+        return;
+    }
+    serve_answer_start(a, prompts, n);
+}

@@ -1,0 +1,125 @@
+// The face of net/: an HTTP/1.1 server behind structs of ours; what carries it (libmicrohttpd) is not seen outside.
+//
+// The model in the reader's head:
+//   server   listens, reads requests, times them, runs the handler. A thread of the library's own moves the bytes, one
+//            watches clocks and clients that leave, a few workers run the handler: thousands of idle streams cost no
+//            thread each.
+//   request  one request on its way. The handler sees its head first (to refuse before the body is read), then the
+//            whole of it on a worker; it answers at once, or makes itself a task and is run again whenever it is poked.
+//   answer   a body in one piece, or a stream whose pieces are sent as they are put.
+// A client that closes or half-closes its side is gone: its request is dropped, whether it waits, works or streams.
+//
+// Threads: everything about one request is called by one thread at a time, but poke, which any thread may call. Nothing
+// a client sends is trusted or kept beyond the limits below. Only the program links net/, the library does not.
+#pragma once
+#include "base/base.h"
+
+#define NET_HEADERS_MAX 64             // header lines of a request
+#define NET_HEAD_BYTES_MAX (32u << 10) // memory for its head
+#define NET_PATH_BYTES_MAX 2048
+#define NET_ANSWER_HEADERS_MAX 8
+#define NET_WORKERS_MAX 64
+
+struct net_server;
+struct net_task;
+
+struct net_request {
+    struct str method, path; // path: decoded, without the query
+    struct str query;        // as sent, after '?'
+    struct str remote;       // address text: "127.0.0.1", "unix"
+    struct str body;         // whole; empty before handle()
+    uint64_t number;         // counts from 1
+    uint64_t begin_ns;       // the request line came
+    bool is_head;            // HEAD: answered as GET, the body left out
+    size_t body_max;         // head() may lower or raise it; starts as the server's
+    void *user;              // the handler's own
+    struct net_task *task;   // net's own
+};
+// The value of a header (names in any case), of the first line with it; data NULL when absent.
+struct str net_request_header(const struct net_request *r, const char *name);
+// A parameter of the query, undecoded; data NULL when absent.
+struct str net_request_query(const struct net_request *r, const char *name);
+int64_t net_request_body_length(const struct net_request *r); // as announced; -1: not announced, chunked
+
+struct net_header {
+    const char *name, *value;
+};
+struct net_answer {
+    int status;
+    const char *type; // content type; NULL: none
+    struct str body;  // copied
+    const struct net_header *headers;
+    int n_headers;
+    bool close; // the connection ends after it
+};
+// Answers; the first answer counts, later ones do nothing.
+void net_answer(struct net_request *r, const struct net_answer *a);
+
+// Answers by a stream: status and headers go out with the first piece. ping (may be NULL; not copied) is sent whenever
+// nothing else was for a while.
+void net_stream_begin(struct net_request *r, const struct net_answer *a, const char *ping);
+// False: the client is gone, or does not read (over stream_max bytes wait): then end the request's work.
+bool net_stream_put(struct net_request *r, struct str piece);
+size_t net_stream_room(const struct net_request *r); // bytes that still fit; the task is poked when more do
+void net_stream_end(struct net_request *r);
+
+// Called in handle(): the answer comes later. run is called on a worker after each net_request_poke() until the request
+// is answered, its stream ended or its client gone; then release, once.
+void net_request_defer(struct net_request *r, void (*run)(struct net_request *r, void *arg),
+                       void (*release)(struct net_request *r, void *arg), void *arg);
+void net_request_poke(struct net_request *r); // any thread, until release has returned
+
+struct net_outcome {
+    int status;        // 499: the client left before an answer; 0: nothing was answered
+    uint64_t n_bytes;  // of the answer's body, handed to the system
+    bool gone;         // the client left, or was cut off
+    const char *cause; // why it was cut off, or NULL
+};
+struct net_handler {
+    void *arg;
+    // The head is there; called on the server's own thread, so it must not wait. Refuses by net_answer().
+    void (*head)(void *arg, struct net_request *r);
+    // The whole request is there; on a worker. Must answer, begin a stream or defer.
+    void (*handle)(void *arg, struct net_request *r);
+    // Writes the body of an error that net itself found (bad framing, too large, too slow …); *type: its content type.
+    // Calls nothing of net but the accessors. The request may have no method and path yet.
+    void (*fault)(void *arg, const struct net_request *r, int status, const char *message, struct buf *out,
+                  const char **type);
+    // The last call about a request: log it, free r->user.
+    void (*end)(void *arg, struct net_request *r, const struct net_outcome *outcome);
+};
+
+struct net_options {
+    const char *host;      // "127.0.0.1", "::1", "0.0.0.0"; NULL: no TCP
+    int port;              // 0: any free one
+    const char *unix_path; // a Unix socket, mode 0600; NULL: none
+    int n_workers;
+    int n_connections_max, n_address_max; // in all, and of one address that is not this machine
+    size_t body_max;                      // bytes
+    size_t stream_max;                    // bytes put and not yet taken by the system, of one stream
+    double head_s, body_gap_s, body_s;    // a head must be there within, between two reads of a body, for all of it
+    double idle_s;                        // a connection without a request
+    double stall_s;                       // a client that takes nothing of its answer
+    double ping_s;                        // between signs of life on a silent stream
+};
+void net_options_default(struct net_options *o);
+// handler is copied. TERN_UNSUPPORTED: this program was built without libmicrohttpd.
+enum tern_status net_server_open(struct net_server **out, const struct net_options *o,
+                                 const struct net_handler *handler, struct tern_err *err);
+int net_server_port(const struct net_server *s); // 0: no TCP
+// No new connections are taken and answers close theirs; what is at work goes on.
+void net_server_quiesce(struct net_server *s);
+struct net_counts {
+    int n_connections, n_requests, n_streams; // now; requests: begun and not ended
+    uint64_t n_connections_all, n_requests_all, n_refused;
+};
+void net_server_counts(struct net_server *s, struct net_counts *out);
+// Cuts what is left, joins all threads.
+void net_server_close(struct net_server *s);
+// "libmicrohttpd 0.9.75", or "none".
+const char *net_library(void);
+
+// For programs that end cleanly. After watch, SIGTERM and SIGINT are only counted; wait returns how many there were, as
+// soon as there are more than `seen` or the time is over.
+void net_terminate_watch(void);
+int net_terminate_wait(int seen, double timeout_s);
