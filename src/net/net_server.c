@@ -330,9 +330,8 @@ static enum MHD_Result head_take(struct net_task *t, struct MHD_Connection *wire
         }
     }
     t->body.cap_max = t->r.body_max;
-    if (!t->is_answered) return MHD_YES;
-    // A request with a body that is not read ends its connection; the library does so.
-    return answer_wire(t, wire);
+    // An answer at this point ends the connection, since a body may follow; without one it waits for the next call.
+    return t->is_answered && t->body_length != 0 ? answer_wire(t, wire) : MHD_YES;
 }
 
 static enum MHD_Result body_take(struct net_task *t, const char *data, size_t *len) {
@@ -396,8 +395,8 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *wire, const c
     }
     mutex_unlock(t->server->lock);
     if (gone) return MHD_NO;
-    if (!handed) return hand_over(t, wire);
-    return ready ? answer_wire(t, wire) : MHD_YES;
+    if (ready) return answer_wire(t, wire);
+    return handed ? MHD_YES : hand_over(t, wire);
 }
 
 static void on_completed(void *cls, struct MHD_Connection *wire, void **context, enum MHD_RequestTerminationCode code) {
