@@ -363,11 +363,11 @@ struct tern_service_options {
     int n_jobs_key_max; // jobs of one tenant at most, waiting and running; 0: no quota (default)
     int prompt_rows_step; // prompt tokens beside running streams in one step; 0: so many that a step takes about 0.1 s,
                           // by what steps have cost so far (default)
-    // The prefix cache: state of earlier prompts and answers, taken over by jobs of the same tenant that begin alike.
-    // This version has none: anything but 0 and NULL is refused.
-    uint64_t prefix_ram_max; // bytes in memory; 0: none
-    const char *prefix_dir;  // a folder for what should outlive the process; NULL: none
-    uint64_t prefix_disk_max;
+    // The prefix cache: state of earlier prompts and answers, in blocks of 32 tokens, taken over by jobs of the same
+    // tenant that begin alike. It changes times, never answers.
+    uint64_t prefix_ram_max;  // bytes in memory, taken at open; 0: none (default)
+    const char *prefix_dir;   // a folder (made) for what should outlive the process; NULL: none (default)
+    uint64_t prefix_disk_max; // bytes of files in it
 };
 TERN_API void tern_service_options_default(struct tern_service_options *o);
 TERN_API enum tern_status tern_service_open(struct tern_service **out, struct tern_engine *e,

@@ -111,6 +111,9 @@ struct tern_session {
 
 int engine_blocks_per_session(const struct tern_engine *e);
 int engine_slots_per_session(const struct tern_engine *e);
+// Text of what changes the values of states: model, numerics, layout. False: no memory.
+bool engine_state_identity(const struct tern_engine *e, struct buf *out);
+#define STATE_IDENTITY_MAX 1024
 // NULL in *out: the model has no vocabulary.
 enum tern_status engine_tokenizer_create(struct tokenizer **out, const struct model *m, struct tern_err *err);
 bool engine_is_eos(const struct tern_engine *e, int32_t id);
@@ -126,8 +129,9 @@ struct session_rows {
 };
 // Runs rows of n different sessions as one step: the batcher of everything that generates. want: enum prog_output of
 // the rows with output, which come in the order of rows (0: none). The states advance; the result is read from the plan
-// before the next run (the mutex is held by the caller). On failure every session falls back.
-enum tern_status sessions_run(struct tern_engine *e, const struct session_rows *rows, int n, uint32_t want,
+// before the next run (the mutex is held by the caller). On failure every session falls back. show: the states between
+// the rows can be read from the plan (STEP_SHOW_ROWS).
+enum tern_status sessions_run(struct tern_engine *e, const struct session_rows *rows, int n, uint32_t want, bool show,
                               struct tern_err *err);
 // One session's rows with the logits of every row (n <= ENGINE_OUT_ROWS_MAX).
 enum tern_status session_run_all(struct tern_session *s, const int32_t *ids, int n, struct tern_err *err);

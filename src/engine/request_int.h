@@ -120,8 +120,8 @@ struct request_rows {
     int out;    // index of its output
 };
 void request_rows_next(struct request_rows *out, struct tern_request *r, int n_max);
-// *want: the kind of output that serves all of them.
-enum tern_status request_rows_run(struct tern_engine *e, struct request_rows *rows, int n, uint32_t *want,
+// *want: the kind of output that serves all of them. show: as of sessions_run.
+enum tern_status request_rows_run(struct tern_engine *e, struct request_rows *rows, int n, bool show, uint32_t *want,
                                   struct tern_err *err);
 enum tern_status request_rows_choose(const struct request_rows *rows, uint32_t want, struct tern_err *err);
 enum tern_status request_rows_take(const struct request_rows *rows, struct tern_err *err);

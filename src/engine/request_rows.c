@@ -8,9 +8,11 @@
 #include "request_int.h"
 
 // Rows of the next prompt piece: one that would go over the last block boundary before the prompt's end stops there.
+// Others end at a block boundary when they reach one, where all of a state can be taken over.
 static int piece_rows(const struct tern_request *r, int n_max) {
     size_t left = r->prompt.len - r->prompt_at, len = r->session->len;
     size_t n = MIN(left, (size_t)n_max), cut = (len + left - 1) / OP_BLOCK * OP_BLOCK;
+    if (n < left && (len + n) / OP_BLOCK * OP_BLOCK > len) n = (len + n) / OP_BLOCK * OP_BLOCK - len;
     if (r->session->slot >= 0 && cut > len && cut < len + n) n = cut - len;
     return (int)n;
 }
@@ -29,7 +31,7 @@ void request_rows_next(struct request_rows *out, struct tern_request *r, int n_m
     out->keep = out->wants || ((r->session->len + (size_t)out->n) % OP_BLOCK == 0 && left <= OP_BLOCK);
 }
 
-enum tern_status request_rows_run(struct tern_engine *e, struct request_rows *rows, int n, uint32_t *want,
+enum tern_status request_rows_run(struct tern_engine *e, struct request_rows *rows, int n, bool show, uint32_t *want,
                                   struct tern_err *err) {
     struct session_rows s[ENGINE_OUT_ROWS_MAX];
     int n_out = 0;
@@ -42,7 +44,7 @@ enum tern_status request_rows_run(struct tern_engine *e, struct request_rows *ro
         n_out++;
         if (*want != PROG_OUT_LOGITS) *want = request_output(rows[i].r);
     }
-    return sessions_run(e, s, n, *want, err);
+    return sessions_run(e, s, n, *want, show, err);
 }
 
 enum tern_status request_choose(struct tern_request *r, uint32_t want, int out_index, int64_t pos,

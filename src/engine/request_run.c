@@ -7,7 +7,7 @@ static enum tern_status run_rows(struct tern_request *r, struct request_rows *ro
     request_rows_next(rows, r, r->engine->window);
     mutex_lock(r->engine->mutex);
     uint64_t start = clock_ns();
-    enum tern_status status = request_rows_run(r->engine, rows, 1, &want, err);
+    enum tern_status status = request_rows_run(r->engine, rows, 1, false, &want, err);
     if (status == TERN_OK) status = request_rows_choose(rows, want, err);
     r->step_ns = clock_ns() - start;
     mutex_unlock(r->engine->mutex);

@@ -20,8 +20,9 @@ static enum tern_status options_check(const struct tern_engine *e, const struct 
                        o->n_queue_max);
     if (o->n_jobs_key_max < 0 || o->prompt_rows_step < 0)
         return err_set(err, TERN_INVALID_ARGUMENT, "n_jobs_key_max and prompt_rows_step must not be negative");
-    if (o->prefix_ram_max > 0 || o->prefix_dir || o->prefix_disk_max > 0)
-        return err_set(err, TERN_UNSUPPORTED, "this version has no prefix cache; set its three options to 0 and NULL");
+    if (o->prefix_dir && (o->prefix_ram_max == 0 || o->prefix_disk_max == 0))
+        return err_set(err, TERN_INVALID_ARGUMENT,
+                       "a prefix cache on disk needs prefix_disk_max, and prefix_ram_max for what is read from it");
     return TERN_OK;
 }
 
@@ -30,7 +31,7 @@ static void waiting_look(struct tern_service *s) {
     uint64_t now = clock_ns();
     for (struct tern_job *j = s->first, *next; j; j = next) {
         next = j->next;
-        if (!s->closing && !job_is_over(j, now)) continue;
+        if (j->staging || (!s->closing && !job_is_over(j, now))) continue;
         service_queue_remove(s, j);
         mutex_unlock(s->mutex);
         enum tern_status status = request_finish(j->request, TERN_FINISH_CANCELLED, false, &j->err);
@@ -43,11 +44,13 @@ static void waiting_look(struct tern_service *s) {
 // Waits for something to do; false: the service closes and nothing is left.
 static bool work_wait(struct tern_service *s) {
     mutex_lock(s->mutex);
-    while (s->n_running == 0 && s->n_waiting == 0 && !s->closing) cond_wait(s->work, s->mutex);
+    // Jobs whose blocks are being read are no work yet; whoever ends the reading wakes us.
+    while (s->n_running == 0 && s->n_waiting == s->n_staging && (!s->closing || s->n_staging > 0))
+        cond_wait(s->work, s->mutex);
     if (s->n_waiting > 0) waiting_look(s);
     if (s->closing)
         for (int i = 0; i < s->n_running; i++) tern_request_cancel(s->running[i]->request);
-    bool goes_on = !s->closing || s->n_running > 0;
+    bool goes_on = !s->closing || s->n_running > 0 || s->n_waiting > 0;
     mutex_unlock(s->mutex);
     return goes_on;
 }
@@ -104,6 +107,7 @@ void service_end(struct tern_service *s, struct tern_job *j, enum tern_status st
 // ------------------------------------------------------------------------------------------------------- open, close
 
 static void service_free(struct tern_service *s) {
+    service_prefix_close(s);
     for (int i = 0; i < s->n_free; i++) tern_session_close(s->sessions[i]);
     mutex_free(s->mutex);
     cond_free(s->work);
@@ -130,6 +134,7 @@ enum tern_status tern_service_open(struct tern_service **out, struct tern_engine
         if (status == TERN_OK) s->n_free++;
     }
     s->info.n_streams = s->n_free;
+    if (status == TERN_OK) status = service_prefix_open(s, err);
     if (status == TERN_OK) status = os_thread_create(&s->thread, service_main, s, err);
     if (status != TERN_OK) {
         service_free(s);
@@ -163,4 +168,9 @@ void tern_service_info(const struct tern_service *s, struct tern_service_info *o
     out->n_waiting = s->n_waiting;
     out->draining = s->draining || s->closing;
     mutex_unlock(s->mutex);
+    if (!s->prefix) return;
+    struct prefix_info p;
+    prefix_cache_info(s->prefix, &p);
+    out->prefix_bytes = p.ram_bytes;
+    out->prefix_disk_bytes = p.disk_bytes;
 }

@@ -3,6 +3,7 @@
 //   service.c        the thread and its life
 //   service_queue.c  who waits and who is next
 //   service_job.c    a job from its owner's side
+//   service_prefix.c between sessions and the prefix cache
 //   service_step.c   those at work, together, step by step
 //   service_pace.c   how many prompt rows go beside running streams
 //
@@ -11,6 +12,7 @@
 // reader. Neither is held while the other is taken, nor during a step.
 #pragma once
 #include "request_int.h"
+#include "prefix_int.h"
 
 #define SERVICE_STEP_NS 100000000 // how long a step with prompt rows beside running streams may take
 #define SERVICE_BATCH_TURN 4      // every so many-th job that begins is a batch one, if one waits
@@ -33,8 +35,17 @@ struct tern_job {
     uint64_t deadline_ns;         // 0: none
     struct tern_session *session; // of those of the service; NULL: waits or is done
 
+    // The prefix cache's side: keys of the prompt's blocks; then how far the session's text has been put there.
+    struct prefix_key *keys;
+    size_t n_keys;
+    struct prefix_key root, last; // before the first block; of the last one known
+    size_t n_known;               // blocks of the session's text that the cache has or has let go
+    bool cache_off;               // there was no room
+    struct prefix_task stage;
+
     // Under the service's mutex.
     struct tern_job *next, *prev; // in the queue
+    bool staging;                 // its blocks are being read from disk: it is not yet to begin
     enum tern_job_phase phase;
     int n_refs; // its owner's and the service's
 
@@ -71,11 +82,13 @@ struct tern_service {
     struct tern_job *running[TERN_STREAMS_MAX]; // in the order in which they began; the thread's
     int n_running;
     struct service_pace pace;
+    struct prefix_cache *prefix; // NULL: none
+    struct prefix_held *held;    // [blocks of a session], while one begins
 
     struct os_mutex *mutex; // guards what follows
     struct os_cond *work;   // something to do
     struct tern_job *first, *last;
-    int n_waiting;
+    int n_waiting, n_staging; // staging: of those that wait
     struct service_tenant *tenants;
     uint64_t served_floor; // a new tenant's served
     uint64_t n_begun;
@@ -95,6 +108,21 @@ bool service_job_drop(struct tern_service *s, struct tern_job *j);
 // Without any mutex.
 void job_destroy(struct tern_job *j);
 bool job_is_over(const struct tern_job *j, uint64_t now); // cancelled, or beyond its deadline
+
+// The prefix cache. open: as the options say, which may be none. keys: of a prompt, in the submitting thread; stage
+// before it is queued: true when reading has begun (service_staged ends it). The rest on the service's thread.
+enum tern_status service_prefix_open(struct tern_service *s, struct tern_err *err);
+void service_prefix_close(struct tern_service *s);
+enum tern_status service_prefix_keys(struct tern_service *s, struct tern_job *j, struct tern_str tenant,
+                                     struct tern_err *err);
+bool service_prefix_stage(struct tern_service *s, struct tern_job *j);
+// What the cache has of the job's prompt becomes the state of its session.
+enum tern_status service_prefix_restore(struct tern_service *s, struct tern_job *j, struct tern_err *err);
+// Does a piece of n rows behind len positions end blocks before its end?
+bool service_prefix_wants_rows(const struct tern_service *s, size_t len, int n);
+// After a run, under the engine's mutex: blocks that the session's last n rows completed go to the cache. row: the
+// first of them in the step, which showed its rows; -1: it did not.
+void service_prefix_store(struct tern_service *s, struct tern_job *j, int n, int row);
 
 // On the service's thread.
 void service_begin(struct tern_service *s); // waiting jobs get the free sessions

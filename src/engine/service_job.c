@@ -28,6 +28,7 @@ static uint64_t ns_of(double seconds) { return seconds < 9e9 ? (uint64_t)(second
 
 void job_destroy(struct tern_job *j) {
     tern_request_free(j->request);
+    mem_free(j->keys);
     event_queue_release(&j->inbox);
     event_queue_release(&j->out);
     mutex_free(j->mutex);
@@ -50,6 +51,7 @@ static enum tern_status job_create(struct tern_job **out, struct tern_service *s
     if (status == TERN_OK && j->request->prompt.len == 0)
         status = err_set(err, TERN_INVALID_ARGUMENT, "the prompt is empty");
     if (status == TERN_OK) status = request_fits(j->request, j->request->prompt.len, err);
+    if (status == TERN_OK) status = service_prefix_keys(s, j, o->tenant, err);
     if (status != TERN_OK) {
         job_destroy(j);
         return status;
@@ -68,6 +70,7 @@ enum tern_status tern_job_submit(struct tern_job **out, struct tern_service *s, 
     mutex_lock(s->mutex);
     enum tern_status status = service_queue_put(s, j, o->tenant, err);
     if (status == TERN_OK) {
+        j->staging = service_prefix_stage(s, j);
         s->n_jobs++;
         s->info.n_jobs++;
         cond_signal(s->work);

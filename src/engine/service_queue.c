@@ -65,6 +65,7 @@ void service_queue_remove(struct tern_service *s, struct tern_job *j) {
 struct tern_job *service_queue_take(struct tern_service *s) {
     struct tern_job *best[2] = {NULL, NULL};
     for (struct tern_job *j = s->first; j; j = j->next) {
+        if (j->staging) continue;
         struct tern_job **b = &best[j->priority == TERN_PRIORITY_BATCH];
         if (!*b || j->tenant->served < (*b)->tenant->served) *b = j;
     }

@@ -25,7 +25,8 @@ void service_begin(struct tern_service *s) {
         j->session = s->sessions[--s->n_free];
         s->running[s->n_running++] = j;
         j->request->began_ns = clock_ns();
-        enum tern_status status = request_attach(j->request, j->session, false, false, &err);
+        enum tern_status status = service_prefix_restore(s, j, &err);
+        if (status == TERN_OK) status = request_attach(j->request, j->session, true, false, &err);
         if (status != TERN_OK) service_end(s, j, status, &err);
     }
 }
@@ -36,12 +37,14 @@ struct step_rows {
     struct request_rows rows[TERN_STREAMS_MAX];
     struct tern_job *jobs[TERN_STREAMS_MAX];
     int n, n_streams, n_prompt_rows;
+    bool show; // the prefix cache wants states between rows
 };
 
-static void rows_put(struct step_rows *t, struct tern_job *j, int n_max) {
+static void rows_put(struct tern_service *s, struct step_rows *t, struct tern_job *j, int n_max) {
     struct request_rows *rows = &t->rows[t->n];
     request_rows_next(rows, j->request, n_max);
     t->jobs[t->n++] = j;
+    t->show |= service_prefix_wants_rows(s, j->session->len, rows->n);
     if (j->request->phase == REQUEST_ANSWER)
         t->n_streams++;
     else
@@ -67,7 +70,7 @@ static void prompts_put(struct tern_service *s, struct step_rows *t) {
     for (int i = 1; i < n; i++) others += prompt_left(by_left[i]);
     int first = MAX(budget - (int)MIN(others, (size_t)budget), (budget + 1) / 2);
     for (int i = 0; i < n && budget > 0; i++) {
-        rows_put(t, by_left[i], i == 0 ? first : budget);
+        rows_put(s, t, by_left[i], i == 0 ? first : budget);
         budget -= t->rows[t->n - 1].n;
     }
 }
@@ -75,7 +78,7 @@ static void prompts_put(struct tern_service *s, struct step_rows *t) {
 static void rows_gather(struct tern_service *s, struct step_rows *t) {
     *t = (struct step_rows){0};
     for (int i = 0; i < s->n_running; i++)
-        if (s->running[i]->request->phase == REQUEST_ANSWER) rows_put(t, s->running[i], 1);
+        if (s->running[i]->request->phase == REQUEST_ANSWER) rows_put(s, t, s->running[i], 1);
     prompts_put(s, t);
 }
 
@@ -114,8 +117,9 @@ static void batch_run(struct tern_service *s) {
     rows_gather(s, &t);
     mutex_lock(s->engine->mutex);
     uint64_t start = clock_ns();
-    enum tern_status ran = request_rows_run(s->engine, t.rows, t.n, &want, &err);
-    for (int i = 0; i < t.n; i++) {
+    enum tern_status ran = request_rows_run(s->engine, t.rows, t.n, t.show, &want, &err);
+    for (int i = 0, row = 0; i < t.n; row += t.rows[i++].n) {
+        if (ran == TERN_OK) service_prefix_store(s, t.jobs[i], t.rows[i].n, t.show ? row : -1);
         status[i] = ran == TERN_OK ? request_rows_choose(&t.rows[i], want, &t.jobs[i]->err) : ran;
         if (ran != TERN_OK) t.jobs[i]->err = err;
     }
@@ -141,9 +145,13 @@ static bool alone_run(struct tern_service *s) {
     bool ran = false;
     struct step_rows t = {.jobs = {j}, .n = 1, .n_streams = 1};
     int64_t before = r->usage.n_drafted;
+    size_t len = j->session->len;
     uint64_t start = clock_ns();
     enum tern_status status = request_draft_round(r, &ran, &j->err);
     if (status == TERN_OK && !ran) return false;
+    mutex_lock(s->engine->mutex);
+    if (status == TERN_OK) service_prefix_store(s, j, (int)(j->session->len - len), -1);
+    mutex_unlock(s->engine->mutex);
     t.rows[0].n = 1 + (int)(r->usage.n_drafted - before);
     counts_add(s, &t, clock_ns() - start);
     job_took(s, j, false, status, &j->err);

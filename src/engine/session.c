@@ -169,11 +169,11 @@ static void rows_add(struct step_builder *b, const struct session_rows *rows) {
     for (int i = 0; i < rows->n; i++) step_add_chain_row(b, seq, rows->ids[i], i >= rows->n - rows->n_out);
 }
 
-enum tern_status sessions_run(struct tern_engine *e, const struct session_rows *rows, int n, uint32_t want,
+enum tern_status sessions_run(struct tern_engine *e, const struct session_rows *rows, int n, uint32_t want, bool show,
                               struct tern_err *err) {
     struct step_builder *b = &e->builder;
     for (int i = 0; i < n; i++) TRY(session_draft_room(rows[i].s, rows[i].n, err));
-    step_begin(b, plan_pool(e->plan), 0);
+    step_begin(b, plan_pool(e->plan), show ? STEP_SHOW_ROWS : 0);
     for (int i = 0; i < n; i++) rows_add(b, &rows[i]);
     if (e->draft.plan) b->step.ports[PORT_FEATURES] = features_port(e, rows, n);
     mem_freeze(true);
@@ -194,7 +194,7 @@ enum tern_status sessions_run(struct tern_engine *e, const struct session_rows *
 
 enum tern_status session_run_all(struct tern_session *s, const int32_t *ids, int n, struct tern_err *err) {
     const struct session_rows rows = {s, ids, n, n};
-    return sessions_run(s->engine, &rows, 1, PROG_OUT_LOGITS, err);
+    return sessions_run(s->engine, &rows, 1, PROG_OUT_LOGITS, false, err);
 }
 
 enum tern_status tern_session_truncate(struct tern_session *s, size_t len, struct tern_err *err) {

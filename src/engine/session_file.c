@@ -5,7 +5,6 @@
 #include "engine_int.h"
 
 #define STATE_MAGIC "TERNSTA2"
-#define STATE_IDENTITY_MAX 1024
 
 // Little-endian, no padding: 48 bytes, then identity, ids, blocks, slot, drafter, SHA-256 of all before it.
 struct state_header {
@@ -17,7 +16,7 @@ struct state_header {
     uint64_t draft_bytes;
 };
 
-static bool identity_put(const struct tern_engine *e, struct buf *out) {
+bool engine_state_identity(const struct tern_engine *e, struct buf *out) {
     buf_putf(out, "model %s; numerics %s; ", e->model->digest, e->numerics_text);
     return state_layout_describe(&plan_pool(e->plan)->layout, out) && !out->failed;
 }
@@ -73,7 +72,7 @@ enum tern_status tern_session_save(const struct tern_session *s, const char *pat
     void *block = mem_alloc(MAX(l->block_bytes, l->slot_bytes) + 1);
     struct hashed_writer w = {0};
     enum tern_status status = TERN_OK;
-    if (!block || !identity_put(s->engine, &identity)) {
+    if (!block || !engine_state_identity(s->engine, &identity)) {
         status = err_set(err, TERN_NO_MEMORY, "no memory to save a session");
         goto done;
     }
@@ -108,7 +107,7 @@ static enum tern_status state_check(const struct tern_session *s, const struct o
     struct str identity = {(const char *)map->data + sizeof *h, h->n_identity};
     struct buf own;
     buf_init(&own, STATE_IDENTITY_MAX);
-    bool made = identity_put(e, &own),
+    bool made = engine_state_identity(e, &own),
          same = made && sizeof *h + h->n_identity + 32 <= map->size && str_eq(identity, buf_str(&own));
     enum tern_status status = TERN_OK;
     if (!made)

@@ -57,6 +57,9 @@ enum tern_status plan_block_read(struct plan *p, int32_t block, void *out, struc
 enum tern_status plan_block_write(struct plan *p, int32_t block, const void *in, struct tern_err *err);
 enum tern_status plan_slot_read(struct plan *p, int32_t slot, void *out, struct tern_err *err); // slot_bytes
 enum tern_status plan_slot_write(struct plan *p, int32_t slot, const void *in, struct tern_err *err);
+// What a slot would hold behind a row of the last step, which had STEP_SHOW_ROWS or STEP_KEEP_ROWS and was not followed
+// by a commit. rows [conv_len - 1]: the row itself and those before it in its chain, oldest first, all of that step.
+enum tern_status plan_rows_read(struct plan *p, const int *rows, void *out, struct tern_err *err); // slot_bytes
 const char *plan_name(const struct plan *p);    // "whole(cpu)"
 uint64_t plan_work_bytes(const struct plan *p); // programs' work memory, outputs and pools
 // Upper bound of plan_work_bytes (work + state) before anything large is allocated; weights of the units may be NULL

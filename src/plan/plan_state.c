@@ -105,3 +105,16 @@ enum tern_status plan_slot_write(struct plan *p, int32_t slot, const void *in, s
     return unit_driver_of(p->state_unit)
         ->buffer_write(p->state_unit, p->pool.conv, slot_at(p, slot), in, p->pool.layout.slot_bytes, err);
 }
+
+enum tern_status plan_rows_read(struct plan *p, const int *rows, void *out, struct tern_err *err) {
+    const struct state_layout *l = &p->pool.layout;
+    uint8_t *to = out;
+    size_t bytes = (size_t)l->n_embd * sizeof(float);
+    for (int i = 0; i < l->n_conv; i++)
+        for (int j = 0; j < l->conv_len - 1; j++, to += bytes) {
+            TRY(number_check(p, "row", rows[j], l->window, err));
+            uint64_t at = state_window_offset(l, p->pool.n_slots, i, rows[j]);
+            TRY(unit_driver_of(p->state_unit)->buffer_read(p->state_unit, p->pool.conv, at, to, bytes, err));
+        }
+    return TERN_OK;
+}

@@ -70,6 +70,7 @@ enum step_flags {
     STEP_KEEP_ROWS = 1 << 0, // a verify step: u rows go to the window area; conv slots and lengths stay until a commit
     STEP_FULL =
         1 << 1, // rows see all rows of their sequence in the window (encoder, drafter block), not only ancestors
+    STEP_SHOW_ROWS = 1 << 2, // u rows go to the window area too, from which the state behind any row can be read
 };
 
 struct step_row {

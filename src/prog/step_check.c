@@ -5,7 +5,7 @@
 #include "base/base.h"
 #include "prog/prog_int.h"
 
-#define FLAGS_ALL (STEP_KEEP_ROWS | STEP_FULL)
+#define FLAGS_ALL (STEP_KEEP_ROWS | STEP_FULL | STEP_SHOW_ROWS)
 #define STEP_POS_MAX (INT32_MAX - 2 * STEP_WINDOW_MAX) // so that positions and slots of a window fit 32 bits
 
 struct step_scan {
@@ -72,7 +72,7 @@ static enum tern_status check_pool(struct step_scan *c) {
         return BAD("step: the pool's layout belongs to another model");
     if (p->has_attn && !c->s->pool->kv) return BAD("step: the pool has no K/V buffer");
     if (p->has_conv && !c->s->pool->conv) return BAD("step: the pool has no convolution buffer");
-    bool window = p->has_conv && ((c->s->flags & STEP_KEEP_ROWS) || is_commit(c));
+    bool window = p->has_conv && ((c->s->flags & (STEP_KEEP_ROWS | STEP_SHOW_ROWS)) || is_commit(c));
     if (window && c->s->n_rows > l->window)
         return BAD("step: %d rows to keep; the pool's window area has %d", c->s->n_rows, l->window);
     return TERN_OK;

@@ -59,7 +59,8 @@ static void gate_rows(const struct cpu_run *r, const struct cpu_op *op, int begi
     for (int i = begin; i < end; i++) {
         float *u = r->p->conv_u + (size_t)i * (size_t)n;
         r->u->k.conv_gate(op->in[0] + (size_t)i * (size_t)op->n_in, n, u);
-        if (r->s->flags & STEP_KEEP_ROWS) memcpy(window_row(r, op->op->state_index, i), u, (size_t)n * sizeof(float));
+        if (r->s->flags & (STEP_KEEP_ROWS | STEP_SHOW_ROWS))
+            memcpy(window_row(r, op->op->state_index, i), u, (size_t)n * sizeof(float));
     }
 }
 

@@ -159,7 +159,7 @@ struct bench {
     struct tern_service *s;
 };
 
-static int bench_open(void **state) {
+static int bench_open(void **state, uint64_t prefix_ram_max) {
     static struct bench b;
     struct tern_engine_options o = fixture_options(PICO_MODEL);
     struct tern_service_options so;
@@ -170,10 +170,13 @@ static int bench_open(void **state) {
     b.e = fixture_engine(&o);
     b.alone = fixture_session(b.e);
     tern_service_options_default(&so);
+    so.prefix_ram_max = prefix_ram_max;
     fixture_must(tern_service_open(&b.s, b.e, &so, &err), &err);
     *state = &b;
     return 0;
 }
+static int bench_open_plain(void **state) { return bench_open(state, 0); }
+static int bench_open_cached(void **state) { return bench_open(state, 64 << 20); }
 
 static int bench_close(void **state) {
     struct bench *b = *state;
@@ -198,9 +201,26 @@ static void test_traces(void **state) {
     assert_true(info.n_step_rows > 2 * info.n_steps); // they did run together
 }
 
+// The same with the cache: every stream is still its solo run, though most of the prompts' begins come from others.
+static void test_traces_cached(void **state) {
+    struct bench *b = *state;
+    struct tern_service_info info;
+    for (int i = 0; i < 4; i++) trace_run(b->e, b->alone, b->s, i);
+    tern_service_info(b->s, &info);
+    uint64_t first = info.n_cached;
+    for (int i = 0; i < 4; i++) trace_run(b->e, b->alone, b->s, i); // all prompts have been there
+    tern_service_info(b->s, &info);
+    print_message("cached of prompts: %llu in the first round, %llu in the second; %llu bytes\n",
+                  (unsigned long long)first, (unsigned long long)(info.n_cached - first),
+                  (unsigned long long)info.prefix_bytes);
+    assert_int_equal(info.n_failed, 0);
+    assert_true(info.n_cached - first > first);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_traces, bench_open, bench_close),
+        cmocka_unit_test_setup_teardown(test_traces, bench_open_plain, bench_close),
+        cmocka_unit_test_setup_teardown(test_traces_cached, bench_open_cached, bench_close),
     };
     return cmocka_run_group_tests_name("service", tests, fixture_setup, fixture_teardown);
 }

@@ -1,0 +1,178 @@
+// Between sessions and the prefix cache. A job begins with the longest run of blocks that the cache has of its prompt;
+// whatever blocks its prompt and answer complete go there, each with the convolution rows behind it: those of the live
+// slot where a step ended with the block, else the rows that the step showed.
+#include "base/base.h"
+#include "service_int.h"
+
+// ------------------------------------------------------------------------------------------------------- open, close
+
+enum tern_status service_prefix_open(struct tern_service *s, struct tern_err *err) {
+    struct tern_engine *e = s->engine;
+    const struct tern_service_options *o = &s->options;
+    const struct state_layout *l = &plan_pool(e->plan)->layout;
+    if (o->prefix_ram_max == 0) return TERN_OK;
+    s->held = mem_calloc((size_t)engine_blocks_per_session(e), sizeof *s->held);
+    struct buf identity;
+    buf_init(&identity, STATE_IDENTITY_MAX);
+    struct prefix_options po = {.shape = {.kv_bytes = l->block_bytes, .conv_bytes = l->slot_bytes},
+                                .ram_max = o->prefix_ram_max,
+                                .dir = o->prefix_dir,
+                                .disk_max = o->prefix_disk_max};
+    if (e->draft.plan) {
+        struct sha256 h;
+        po.shape.draft_bytes = plan_draft_pool(e->draft.plan)->layout.block_bytes;
+        sha256_init(&h);
+        sha256_update(&h, e->draft.model->digest, strlen(e->draft.model->digest));
+        sha256_final(&h, po.drafter.b);
+    }
+    enum tern_status status = TERN_OK;
+    if (!s->held || !engine_state_identity(e, &identity))
+        status = err_set(err, TERN_NO_MEMORY, "no memory for a prefix cache");
+    po.identity = buf_str(&identity);
+    if (status == TERN_OK) status = prefix_cache_open(&s->prefix, &po, err);
+    buf_release(&identity);
+    s->options.prefix_dir = NULL; // the caller's string ends here
+    return status;
+}
+
+void service_prefix_close(struct tern_service *s) {
+    prefix_cache_close(s->prefix);
+    mem_free(s->held);
+}
+
+// -------------------------------------------------------------------------------------------- what a job begins with
+
+enum tern_status service_prefix_keys(struct tern_service *s, struct tern_job *j, struct tern_str tenant,
+                                     struct tern_err *err) {
+    if (!s->prefix) return TERN_OK;
+    const struct id_list *p = &j->request->prompt;
+    prefix_key_root(s->prefix, (struct str){tenant.data, tenant.len}, &j->root);
+    j->last = j->root;
+    j->n_keys = (p->len - 1) / OP_BLOCK; // the last token runs again: its logits are needed
+    j->keys = mem_alloc(j->n_keys * sizeof *j->keys);
+    if (!j->keys) return err_set(err, TERN_NO_MEMORY, "no memory for a job");
+    struct prefix_key key = j->root;
+    for (size_t i = 0; i < j->n_keys; i++) {
+        prefix_key_next(&key, p->ids + i * OP_BLOCK);
+        j->keys[i] = key;
+    }
+    return TERN_OK;
+}
+
+static void staged(void *arg) {
+    struct tern_job *j = arg;
+    struct tern_service *s = j->service;
+    mutex_lock(s->mutex);
+    j->staging = false;
+    s->n_staging--;
+    cond_signal(s->work);
+    mutex_unlock(s->mutex);
+}
+
+bool service_prefix_stage(struct tern_service *s, struct tern_job *j) {
+    if (!s->prefix) return false;
+    j->stage = (struct prefix_task){.keys = j->keys, .n = j->n_keys, .done = staged, .arg = j};
+    if (!prefix_stage(s->prefix, &j->stage)) return false;
+    s->n_staging++;
+    return true;
+}
+
+// Under the engine's mutex.
+static enum tern_status blocks_take(struct tern_service *s, struct tern_session *t, size_t n, struct tern_err *err) {
+    const struct state_layout *l = &plan_pool(s->engine->plan)->layout;
+    bool has_draft = t->draft.lane >= 0;
+    for (size_t i = 0; i < n; i++) {
+        TRY(plan_block_write(s->engine->plan, t->blocks[i], s->held[i].data, err));
+        has_draft = has_draft && s->held[i].has_draft;
+    }
+    if (t->slot >= 0) TRY(plan_slot_write(s->engine->plan, t->slot, s->held[n - 1].data + l->block_bytes, err));
+    t->len = n * OP_BLOCK;
+    session_draft_cut(t, 0);
+    t->draft.base = t->len;
+    if (!has_draft) return TERN_OK;
+    for (size_t i = 0; i < n; i++)
+        TRY(plan_draft_block_write(s->engine->draft.plan, t->draft.blocks[i],
+                                   s->held[i].data + l->block_bytes + l->slot_bytes, err));
+    t->draft.base = 0;
+    t->draft.len = t->len;
+    return TERN_OK;
+}
+
+enum tern_status service_prefix_restore(struct tern_service *s, struct tern_job *j, struct tern_err *err) {
+    struct tern_session *t = j->session;
+    mutex_lock(s->engine->mutex);
+    enum tern_status status = session_restore(t, 0, err); // nothing of whoever had it before
+    mutex_unlock(s->engine->mutex);
+    if (status != TERN_OK || !s->prefix || j->n_keys == 0) return status;
+    size_t n = prefix_match(s->prefix, j->keys, j->n_keys, s->held);
+    if (n == 0) return TERN_OK;
+    memcpy(t->ids, j->request->prompt.ids, n * OP_BLOCK * sizeof *t->ids);
+    mutex_lock(s->engine->mutex);
+    status = blocks_take(s, t, n, err);
+    mutex_unlock(s->engine->mutex);
+    prefix_let_go(s->prefix, s->held, n);
+    j->n_known = n;
+    j->last = j->keys[n - 1];
+    return status;
+}
+
+// ----------------------------------------------------------------------------------------------------- what it leaves
+
+bool service_prefix_wants_rows(const struct tern_service *s, size_t len, int n) {
+    if (!s->prefix || s->engine->model->hyper.conv_len < 2) return false;
+    return len / OP_BLOCK < (len + (size_t)n - 1) / OP_BLOCK;
+}
+
+// Row of the step with the block's last token, or -1; whole: the session ends with the block.
+static bool conv_is_known(const struct tern_session *t, int row, int row_first, bool whole) {
+    if (t->slot < 0 || whole) return true;
+    return row_first >= 0 && row - row_first >= t->engine->model->hyper.conv_len - 2;
+}
+
+static enum tern_status conv_read(const struct tern_session *t, int row, bool whole, uint8_t *to) {
+    struct plan *p = t->engine->plan;
+    if (t->slot < 0) return TERN_OK;
+    if (whole) return plan_slot_read(p, t->slot, to, NULL);
+    int rows[OP_CONV_LEN_MAX], n = t->engine->model->hyper.conv_len - 1;
+    for (int i = 0; i < n; i++) rows[i] = row - (n - 1 - i);
+    return plan_rows_read(p, rows, to, NULL);
+}
+
+// The drafter's part, when its context begins with the text; what is pending is injected first.
+static enum tern_status draft_read(struct tern_session *t, size_t block, uint8_t *to, bool *has) {
+    *has = false;
+    if (t->draft.lane < 0 || t->draft.base > 0) return TERN_OK;
+    if (t->draft.len < (block + 1) * OP_BLOCK) TRY(session_draft_inject(t, NULL));
+    if (t->draft.len < (block + 1) * OP_BLOCK) return TERN_OK;
+    *has = true;
+    return plan_draft_block_read(t->engine->draft.plan, t->draft.blocks[block], to, NULL);
+}
+
+static void block_store(struct tern_service *s, struct tern_job *j, size_t block, int row, int row_first) {
+    struct tern_session *t = j->session;
+    const struct state_layout *l = &plan_pool(s->engine->plan)->layout;
+    struct prefix_key parent = j->last;
+    struct prefix_held held;
+    bool whole = t->len == (block + 1) * OP_BLOCK, has_conv = conv_is_known(t, row, row_first, whole);
+    prefix_key_next(&j->last, t->ids + block * OP_BLOCK);
+    j->n_known = block + 1;
+    if (!prefix_place(s->prefix, &j->last, &parent, (int)block, has_conv, &held, &j->cache_off)) return;
+    enum tern_status status = plan_block_read(s->engine->plan, t->blocks[block], held.data, NULL);
+    if (status == TERN_OK && has_conv) status = conv_read(t, row, whole, held.data + l->block_bytes);
+    if (status == TERN_OK) status = draft_read(t, block, held.data + l->block_bytes + l->slot_bytes, &held.has_draft);
+    if (status == TERN_OK)
+        prefix_put(s->prefix, &held, true);
+    else
+        prefix_drop(s->prefix, &held);
+}
+
+void service_prefix_store(struct tern_service *s, struct tern_job *j, int n, int row) {
+    const struct tern_session *t = j->session;
+    if (!s->prefix) return;
+    size_t before = t->len - (size_t)n;
+    for (size_t b = j->n_known; !j->cache_off && (b + 1) * OP_BLOCK <= t->len; b++) {
+        size_t end = (b + 1) * OP_BLOCK;
+        bool in_step = row >= 0 && end > before;
+        block_store(s, j, b, in_step ? row + (int)(end - 1 - before) : -1, in_step ? row : -1);
+    }
+}
