@@ -60,7 +60,7 @@ enum tern_status plan_slot_write(struct plan *p, int32_t slot, const void *in, s
 // What a slot would hold behind a row of the last step, which had STEP_SHOW_ROWS or STEP_KEEP_ROWS and was not followed
 // by a commit. rows [conv_len - 1]: the row itself and those before it in its chain, oldest first, all of that step.
 enum tern_status plan_rows_read(struct plan *p, const int *rows, void *out, struct tern_err *err); // slot_bytes
-const char *plan_name(const struct plan *p);    // "whole(cpu)"
+const char *plan_name(const struct plan *p);                                                       // "whole(cpu)"
 uint64_t plan_work_bytes(const struct plan *p); // programs' work memory, outputs and pools
 // Upper bound of plan_work_bytes (work + state) before anything large is allocated; weights of the units may be NULL
 // still. False on overflow. What plan_open would refuse estimates 0: plan_open says why.
