@@ -2,7 +2,7 @@
 # tools/deps.sh [build|check|ci|cross|fuzz]: what tern needs to be built (default), checked, checked as CI does,
 # cross-built for aarch64, or fuzzed. Looks for each tool itself; what is missing is installed with apt-get when this
 # user may (root, or sudo without a password), else the command to type is printed and the script fails. A package that
-# only makes more possible (hwloc, clang-format …) is asked for but may stay away.
+# only makes more possible (hwloc, libmicrohttpd, clang-format …) is asked for but may stay away.
 set -u
 tier=${1:-build}
 need='' # packages without which the tier cannot run
@@ -32,6 +32,7 @@ need_tool meson meson
 have ninja || have ninja-build || need="$need ninja-build"
 have pkg-config || have pkgconf || need="$need pkg-config"
 library hwloc hwloc.h || want="$want libhwloc-dev"
+library microhttpd microhttpd.h || want="$want libmicrohttpd-dev"
 
 case $tier in
 build) ;;

@@ -1,7 +1,8 @@
 // The server over libmicrohttpd: its callbacks, and opening and closing.
 //
-// The library's own thread (epoll, or poll elsewhere) reads heads and bodies and moves answers. A request that has come
-// whole is suspended in it and goes to the workers; its answer resumes it. A second library instance, with a thread of
+// The library's own thread reads heads and bodies and moves answers. It polls: with epoll, libmicrohttpd 0.9.75 missed
+// the end of a connection that had sent nothing but empty lines, and suspended ones are not polled at all. A request
+// that has come whole is suspended in it and goes to the workers; its answer resumes it. A second library instance, with a thread of
 // its own, serves the Unix socket. What the library is lenient about and can be seen from here is refused here: two
 // lengths, a length and chunks, two Hosts, other codings, escapes that hide a zero byte.
 #define _GNU_SOURCE 1
@@ -227,6 +228,8 @@ static const char *head_copy(struct net_task *t, struct MHD_Connection *wire, co
     buf_put(&t->head, method, strlen(method) + 1);
     struct header_walk w = {.t = t};
     MHD_get_connection_values(wire, MHD_HEADER_KIND, on_header, &w);
+    t->r.path.data = t->head.data; // at its start, whatever came of the rest
+    t->r.query.data = t->head.data + t->query_at;
     *status = 431;
     if (w.n > NET_HEADERS_MAX || t->head.failed) return "the request has too many or too long headers";
     for (int i = 0; i < w.n; i++)
@@ -234,8 +237,6 @@ static const char *head_copy(struct net_task *t, struct MHD_Connection *wire, co
     t->n_headers = w.n;
     t->r.method = str_from(t->head.data + method_at);
     t->r.is_head = str_eqz(t->r.method, "HEAD");
-    t->r.path.data = t->head.data;
-    t->r.query.data = t->head.data + t->query_at;
     *status = 400;
     if (t->r.path.len == 0) return "the request's target is no path, or is too long";
     if (strcmp(version, "HTTP/1.1") != 0 && strcmp(version, "HTTP/1.0") != 0)
@@ -486,7 +487,7 @@ static void library_log(void *arg, const char *fmt, va_list args) {
 }
 
 static enum tern_status daemon_start(struct net_server *s, int i, struct tern_err *err) {
-    unsigned flags = MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_ERROR_LOG;
+    unsigned flags = MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_ERROR_LOG;
     s->daemons[i] = MHD_start_daemon(
         flags, 0, NULL, NULL, on_access, s, MHD_OPTION_EXTERNAL_LOGGER, library_log, NULL, MHD_OPTION_LISTEN_SOCKET,
         s->listen_fds[i], MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->n_slots, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
