@@ -1,5 +1,6 @@
 // What may not come in: hosts, origins, keys, methods, types, framing, sizes, slow senders. The server answers by the
 // book or closes, and is there afterwards.
+#define _GNU_SOURCE 1
 #include "server_lib.h"
 
 #include <stdio.h>
@@ -263,7 +264,8 @@ static void log_is_clean(void **state) {
     assert_null(strchr(log, 0x1b));
     assert_non_null(strstr(log, "\"path\":\"/\\\\x1b[2J"));
     int n = 0;
-    for (char *line = strtok(log, "\n"); line; line = strtok(NULL, "\n")) {
+    char *rest = NULL;
+    for (char *line = strtok_r(log, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         if (line[0] != '{') continue;
         json_t *j = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
         if (!j) fail_msg("a log line is no JSON: %s", line);
