@@ -2,8 +2,8 @@
 //
 // The library's own thread reads heads and bodies and moves answers. It polls: with epoll, libmicrohttpd 0.9.75 missed
 // the end of a connection that had sent nothing but empty lines, and suspended ones are not polled at all. A request
-// that has come whole is suspended in it and goes to the workers; its answer resumes it. A second library instance, with
-// a thread of its own, serves the Unix socket. What the library is lenient about and can be seen from here is refused
+// that has come whole is suspended in it and goes to the workers; its answer resumes it. A second instance, with a
+// thread of its own, serves the Unix socket. What the library is lenient about and can be seen from here is refused
 // here: two lengths, a length and chunks, two Hosts, other codings, escapes that hide a zero byte.
 #define _GNU_SOURCE 1
 #define _DARWIN_C_SOURCE 1
