@@ -58,9 +58,12 @@ static void test_against_torch(void **state) {
         double want[WIDTH], worst = 0;
         embed(e, text, (enum tern_pooling)pooling, have);
         expected((enum tern_pooling)pooling, want);
-        for (int c = 0; c < WIDTH; c++) worst = fmax(worst, fabs(have[c] - want[c]));
+        for (int c = 0; c < WIDTH; c++) {
+            double off = fabs(have[c] - want[c]);
+            assert_true(off < 1e-5);
+            worst = MAX(worst, off); // no fmax: gcc 12 for aarch64 fails on its reduction
+        }
         print_message("pooling %d: largest difference %.2e\n", pooling, worst);
-        assert_true(worst < 1e-5);
     }
     tern_engine_close(e);
 }
