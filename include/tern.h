@@ -146,6 +146,8 @@ struct tern_model_info {
     bool pack_cached; // the packed weights came from the cache
     int n_layers, n_vocab, n_embd, n_ctx, n_ctx_model, n_threads, window;
     uint64_t n_params;
+    uint64_t n_params_token;  // of these, multiplied for one prompt token: without embedding, head and idle experts
+    uint64_t bytes_token;     // of bytes_weights, read to decode one token
     uint64_t bytes_weights;   // packed, resident
     uint64_t bytes_kv_token;  // cache per position of one session
     uint64_t bytes_state_max; // all sessions at full context

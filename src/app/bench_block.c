@@ -109,8 +109,8 @@ static enum tern_status ours_members_read(struct json *j, bool prefill, struct g
         } else if (in_speed && str_eqz(item.text, "median")) {
             TRY(number_read(j, "median", &row->tps, err));
             in_speed = false;
-        } else if (str_eqz(item.text, "bytes_weights")) {
-            TRY(number_read(j, "bytes_weights", &row->bytes, err));
+        } else if (str_eqz(item.text, "bytes_token")) {
+            TRY(number_read(j, "bytes_token", &row->bytes, err));
         } else if (str_eqz(item.text, "ops_token")) {
             TRY(number_read(j, "ops_token", &row->ops, err));
         }

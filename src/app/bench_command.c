@@ -68,22 +68,20 @@ static int request_once(const struct command *c, struct tern_session *s, const i
     return code;
 }
 
-// Multiplications and additions for one prompt token: two for each weight but those of the embedding, which is looked
-// up (and, tied, used once more for a prompt's last token only).
-static double ops_token(const struct tern_model_info *m) {
-    return 2 * ((double)m->n_params - (double)m->n_vocab * m->n_embd);
-}
+// Multiplications and additions for one prompt token: two for each weight that it meets.
+static double ops_token(const struct tern_model_info *m) { return 2 * (double)m->n_params_token; }
 
 static void result_print(const struct bench_opts *o, const struct tern_model_info *m, struct series *pp,
                          struct series *tg, struct series *read_gbs) {
     double gbs = series_at(read_gbs, 0.5), tg_med = tg->n ? series_at(tg, 0.5) : 0;
-    double share = gbs > 0 ? tg_med * (double)m->bytes_weights / 1e9 / gbs : 0;
+    double share = gbs > 0 ? tg_med * (double)m->bytes_token / 1e9 / gbs : 0;
     if (o->json) {
         out_putf("{\"model\": \"%s\", \"format\": \"%s\", \"kernels\": \"%s\", \"numerics\": \"%s\", \"threads\": %d, "
-                 "\"bytes_weights\": %llu, \"prompt\": %d, \"answer\": %d, \"depth\": %d, \"repeats\": %d, "
+                 "\"bytes_weights\": %llu, \"bytes_token\": %llu, \"prompt\": %d, \"answer\": %d, \"depth\": %d, "
+                 "\"repeats\": %d, "
                  "\"ops_token\": %.0f, \"read_gbs\": %.3f",
                  m->name, m->format, m->kernels, m->numerics, m->n_threads, (unsigned long long)m->bytes_weights,
-                 o->n_prompt, o->n_answer, o->depth, o->repeats, ops_token(m), gbs);
+                 (unsigned long long)m->bytes_token, o->n_prompt, o->n_answer, o->depth, o->repeats, ops_token(m), gbs);
         if (pp->n)
             out_putf(", \"prefill_tps\": {\"min\": %.3f, \"median\": %.3f, \"max\": %.3f}", series_at(pp, 0),
                      series_at(pp, 0.5), series_at(pp, 1));

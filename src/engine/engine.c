@@ -213,18 +213,6 @@ static void numerics_name(struct tern_engine *e) {
     buf_release(&b);
 }
 
-// The worst case, told once at start: nothing grows beyond it later.
-static void memory_tell(const struct tern_engine *e) {
-    struct tern_model_info i;
-    char text[5][24];
-    tern_engine_info(e, &i);
-    log_info(
-        "memory: weights %s, cache %s per position, state of %d session(s) of %d positions %s, work %s; at most %s",
-        bytes_format(i.bytes_weights, text[0]), bytes_format(i.bytes_kv_token, text[1]), e->n_sessions, e->n_ctx,
-        bytes_format(i.bytes_state_max, text[2]), bytes_format(i.bytes_work, text[3]),
-        bytes_format(i.bytes_weights + i.bytes_state_max + i.bytes_work + i.bytes_drafter, text[4]));
-}
-
 enum tern_status tern_engine_open(struct tern_engine **out, const struct tern_engine_options *o, struct tern_err *err) {
     TRY(options_check(o, err));
     struct tern_engine *e = mem_calloc(1, sizeof *e);
@@ -247,7 +235,8 @@ enum tern_status tern_engine_open(struct tern_engine **out, const struct tern_en
     TRY_GOTO(plan_load(e, err), fail);
     TRY_GOTO(pools_init(e, err), fail);
     if (e->draft.mode == TERN_DRAFT_AUTO) TRY_GOTO(draft_costs_open(e, err), fail);
-    memory_tell(e);
+    TRY_GOTO(engine_token_cost_init(e, err), fail);
+    engine_memory_tell(e);
     e->load_ns = clock_ns() - start;
     e->options.model_path = NULL; // the caller's strings end here
     e->options.draft_path = NULL;
@@ -274,33 +263,4 @@ void tern_engine_close(struct tern_engine *e) {
     mutex_free(e->mutex);
     arena_release(&e->arena);
     mem_free(e);
-}
-
-void tern_engine_info(const struct tern_engine *e, struct tern_model_info *out) {
-    const struct model *m = e->model;
-    const struct state_layout *l = &plan_pool(e->plan)->layout;
-    uint64_t state = l->block_bytes * (uint64_t)e->n_blocks + l->slot_bytes * (uint64_t)e->n_slots;
-    *out = (struct tern_model_info){.name = m->name,
-                                    .architecture = m->arch_name,
-                                    .format = format_table[m->format_main].name,
-                                    .unit = e->caps.name,
-                                    .kernels = e->caps.isa,
-                                    .numerics = e->numerics_text,
-                                    .has_template = e->template_ != NULL,
-                                    .pack_cached = e->weights_info.from_cache,
-                                    .n_layers = m->hyper.n_layers,
-                                    .n_vocab = m->hyper.n_vocab,
-                                    .n_embd = m->hyper.n_embd,
-                                    .n_ctx = e->n_ctx,
-                                    .n_ctx_model = m->hyper.n_ctx,
-                                    .n_threads = e->caps.n_threads,
-                                    .window = e->window,
-                                    .n_params = m->n_params,
-                                    .bytes_weights = e->weights_info.bytes,
-                                    .bytes_kv_token = l->block_bytes / OP_BLOCK,
-                                    .bytes_state_max = state,
-                                    .drafter = e->draft.model ? e->draft.model->name : NULL,
-                                    .draft = e->draft.note,
-                                    .bytes_drafter = engine_draft_bytes(e),
-                                    .bytes_work = plan_work_bytes(e->plan) - MIN(state, plan_work_bytes(e->plan))};
 }

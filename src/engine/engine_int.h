@@ -65,6 +65,7 @@ struct tern_engine {
     int32_t eos[ENGINE_EOS_MAX];
     int n_eos;
     char numerics_text[32];
+    uint64_t bytes_token, n_params_token; // as in struct tern_model_info
     uint64_t load_ns;
 
     struct os_mutex *mutex;
@@ -152,6 +153,9 @@ enum tern_status engine_draft_open(struct tern_engine *e, struct tern_err *err);
 bool engine_draft_estimate(const struct tern_engine *e, uint64_t *bytes);
 enum tern_status engine_draft_load(struct tern_engine *e, struct tern_err *err);
 void engine_draft_close(struct tern_engine *e);
+// Sets what one token costs; after the weights were imported.
+enum tern_status engine_token_cost_init(struct tern_engine *e, struct tern_err *err);
+void engine_memory_tell(const struct tern_engine *e); // the worst case, in the log
 uint64_t engine_draft_bytes(const struct tern_engine *e);
 // With a whole model for a drafter (engine_draft_lm.c).
 enum tern_status draft_lm_check(struct tern_engine *e, const char *path, struct tern_err *err);
