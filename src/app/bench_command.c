@@ -23,6 +23,7 @@ struct bench_opts {
     const char *prompts, *modes, *replay, *record;
     float share;
     int n_prompt, n_answer, depth, repeats, seed, n_each;
+    bool skip_loops;
     int warm; // prompt tokens of the uncounted request; -1: all
     bool json, spec, no_ceilings;
     bool rows, busy;
@@ -142,6 +143,7 @@ static int replay_run(const struct command *c, const struct bench_opts *o) {
                                          .format = o->format,
                                          .model = o->model.engine.model_path,
                                          .drafter = o->model.engine.draft_path,
+                                         .modes = o->modes,
                                          .record = o->record,
                                          .share = (double)o->share,
                                          .n_threads = o->model.engine.n_threads,
@@ -226,7 +228,7 @@ static int bench_dispatch(const struct command *c, struct bench_opts *o) {
     if (curve.n_points > 0) return curve_run(c, o, &curve);
     if (o->replay) return replay_run(c, o);
     if (o->record) return usage_error(c, "--record goes with --replay");
-    if ((o->prompts || o->n_each || o->modes) && !o->spec)
+    if ((o->prompts || o->n_each || o->modes || o->skip_loops) && !o->spec)
         return usage_error(c, "--prompts, --each and --modes go with --spec");
     if (o->spec && o->shape) return usage_error(c, "--spec needs a model that writes text, not a shape");
     if (o->peers.dir || o->peers.size || o->peers.out || o->peers.limit_s) return peers_run(c, o);
@@ -244,6 +246,7 @@ static int bench_dispatch(const struct command *c, struct bench_opts *o) {
     struct tern_engine *e = NULL;
     code = engine_open_told(c, &o->model, &e);
     const struct spec_bench_opts so = {.prompts = o->prompts,
+                                       .skip_loops = o->skip_loops,
                                        .modes = o->modes,
                                        .n_max = MAX(o->n_answer, 1),
                                        .n_each = o->n_each,
@@ -288,7 +291,10 @@ static int bench_main(const struct command *c, int argc, char **argv) {
         {"--prompts", 0, "FILE", OPT_TEXT, &o.prompts, 0, 0,
          "with --spec: a line {\"category\", \"messages\", \"tools\"} for each prompt"},
         {"--modes", 0, "LIST", OPT_TEXT, &o.modes, 0, 0,
-         "with --spec: of plain,chain,chain8,tree8,tree16,tree,auto,biased,ngram (default all)"},
+         "with --spec: of plain,chain,chain8,tree8,tree16,tree,auto,biased,ngram (default all); with --replay: of "
+         "plain,tree4,tree8,tree16,tree46,auto"},
+        {"--skip-loops", 0, NULL, OPT_FLAG, &o.skip_loops, 0, 0,
+         "with --spec: leave out answers in which one 8-gram occurs more than three times"},
         {"--each", 0, "N", OPT_INT, &o.n_each, 1, 1 << 20, "with --spec: prompts of each category (default all)"},
         {"--replay", 0, "FILE", OPT_TEXT, &o.replay, 0, 0,
          "drafting with recorded acceptance (`tern study acceptance --paths`), for --shape too"},

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "bench_replay.h"
+#include "bench_spec.h"
 #include "study_runner.h"
 #include "study_shape.h"
 
@@ -321,6 +322,10 @@ static void interval_get(const struct bench *b, int category, int mode, double *
     mem_free(weights);
 }
 
+static bool mode_runs(const struct bench *b, int mode) {
+    return bench_mode_wanted(b->o->modes, modes[mode].name, modes[M_PLAIN].name);
+}
+
 static void figures_of(const struct bench *b, int category, int mode, double *per_round, double *per_second) {
     double tokens = 0, rounds = 0, seconds = 0;
     for (int i = 0; i < b->n; i++) {
@@ -345,6 +350,7 @@ static void results_print(const struct bench *b) {
                  b->target->name, bytes_format(shape_bytes(b->target), target), bytes_format(own_bytes, own), b->n,
                  "mode", "category", "tokens/round", "tokens/s", "x plain", "95 %");
     for (int m = 0; m < MODES_N; m++) {
+        if (!mode_runs(b, m)) continue;
         if (json) out_putf("%s\"%s\": {", m ? ", " : "", modes[m].name);
         for (int k = -1; k < b->n_categories; k++) {
             double per_round, per_second, lo, hi, r = ratio(b, k, m, NULL);
@@ -410,8 +416,10 @@ static enum tern_status all_run(struct bench *b, struct tern_err *err) {
     enum tern_status status = TERN_OK;
     progress_begin(&bar, "replaying", (uint64_t)b->n, false);
     for (int i = 0; i < b->n && status == TERN_OK; i++) {
-        for (int k = 0; k < MODES_N && status == TERN_OK; k++)
-            status = answer_run(b, &b->records[i], i % 2 ? (k + i) % MODES_N : (MODES_N - 1 - k + i) % MODES_N, err);
+        for (int k = 0; k < MODES_N && status == TERN_OK; k++) {
+            int mode = i % 2 ? (k + i) % MODES_N : (MODES_N - 1 - k + i) % MODES_N;
+            if (mode_runs(b, mode)) status = answer_run(b, &b->records[i], mode, err);
+        }
         progress_update(&bar, (uint64_t)(i + 1));
         if (interrupt_seen()) status = err_set(err, TERN_CANCELLED, "interrupted");
     }

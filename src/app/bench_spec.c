@@ -33,6 +33,7 @@ struct tally {
 };
 struct mode_result {
     bool ran;
+    int n_loops; // answers left out
     struct tally all, by_category[PROMPT_CATEGORIES_MAX];
     struct sha256 sha;
     char digest[65];
@@ -51,6 +52,19 @@ struct bench {
 };
 
 // ------------------------------------------------------------------------------------------------------------ running
+
+#define LOOP_GRAM 8
+#define LOOP_TIMES 3 // an answer with more occurrences of one 8-gram goes in circles
+
+// A model that repeats itself is easy to guess and of no use: such answers may be left out, in all modes alike.
+static bool answer_loops(const int32_t *ids, size_t n) {
+    for (size_t i = 0; i + LOOP_GRAM <= n; i++) {
+        int times = 1;
+        for (size_t j = i + 1; j + LOOP_GRAM <= n; j++) times += memcmp(ids + i, ids + j, LOOP_GRAM * sizeof *ids) == 0;
+        if (times > LOOP_TIMES) return true;
+    }
+    return false;
+}
 
 static void tally_add(struct tally *t, const struct tern_usage *u, bool counts) {
     t->answer_s += u->answer_s;
@@ -88,15 +102,15 @@ static int prompt_run(struct bench *b, int prompt, int mode, bool first) {
         code = fail_told(b->command, &err);
     else if (v.finish == TERN_FINISH_CANCELLED)
         code = EXIT_INTERRUPTED;
-    if (code == EXIT_DONE) {
+    bool loops = code == EXIT_DONE && b->o->skip_loops && answer_loops(v.ids, v.n_ids);
+    if (first) r->n_loops += loops;
+    if (code == EXIT_DONE && first) sha256_update(&r->sha, v.ids, v.n_ids * sizeof *v.ids);
+    if (code == EXIT_DONE && !loops) {
         r->seconds[prompt] += v.usage.answer_s;
         tally_add(&r->all, &v.usage, first);
         tally_add(&r->by_category[p->category], &v.usage, first);
-        if (first) {
-            sha256_update(&r->sha, v.ids, v.n_ids * sizeof *v.ids);
-            if (v.usage.n_steps > 0)
-                r->per_request[r->n_requests++] = (float)(v.usage.n_answer - 1) / (float)v.usage.n_steps;
-        }
+        if (first && v.usage.n_steps > 0)
+            r->per_request[r->n_requests++] = (float)(v.usage.n_answer - 1) / (float)v.usage.n_steps;
     }
     answer_view_release(&v);
     return code;
@@ -252,7 +266,8 @@ static void results_json(struct bench *b) {
     } counts[] = {{"threads", b->info.n_threads},
                   {"prompts", b->prompts.n},
                   {"answer_max", b->o->n_max},
-                  {"repeats", b->o->repeats}};
+                  {"repeats", b->o->repeats},
+                  {"loops_left_out", b->results[MODE_PLAIN].n_loops}};
     for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
         json_write_key(&w, counts[i].key);
         json_write_int(&w, counts[i].value);
@@ -305,6 +320,7 @@ static void results_text(struct bench *b) {
                      100 * share(t->host_s, t->answer_s));
         }
     }
+    if (b->o->skip_loops) out_putf("answers that go in circles, left out: %d\n", b->results[MODE_PLAIN].n_loops);
     out_putf("same tokens in every mode: %s\n", tokens_same(b) ? "yes" : "NO");
     if (b->results[MODE_TREE].ran && b->results[MODE_CHAIN].ran)
         out_putf("tree of 46 over chain of 9: %.3f tokens a step\n",
@@ -312,12 +328,11 @@ static void results_text(struct bench *b) {
     if (b->results[MODE_AUTO].ran) out_putf("auto over plain, least category: %.3f in time\n", auto_over_plain_min(b));
 }
 
-// Does the list (names between commas; NULL: every name) hold this mode?
-static bool mode_wanted(const char *list, const char *name) {
+bool bench_mode_wanted(const char *list, const char *name, const char *plain) {
     size_t n = strlen(name);
     for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
         if (strncmp(at, name, n) == 0 && (at[n] == 0 || at[n] == ',')) return true;
-    return !list || strcmp(name, modes[MODE_PLAIN].name) == 0;
+    return !list || strcmp(name, plain) == 0;
 }
 
 static int modes_check(const struct bench *b) {
@@ -348,7 +363,7 @@ int bench_spec_run(const struct command *c, const struct spec_bench_opts *o, str
     for (int m = 0; m < MODES_N && code == EXIT_DONE; m++) {
         struct mode_result *r = &b->results[m];
         r->ran = (b->info.drafter || !modes[m].needs_model) && modes[m].max < b->info.window &&
-                 mode_wanted(o->modes, modes[m].name);
+                 bench_mode_wanted(o->modes, modes[m].name, modes[MODE_PLAIN].name);
         sha256_init(&r->sha);
         r->per_request = mem_calloc((size_t)b->prompts.n + 1, sizeof *r->per_request);
         r->seconds = mem_calloc((size_t)b->prompts.n + 1, sizeof *r->seconds);

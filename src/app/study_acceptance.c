@@ -319,6 +319,23 @@ static enum tern_status csv_write(const struct study *s, struct tern_err *err) {
     return status;
 }
 
+// What this acceptance is worth on a machine whose rounds take so long.
+static void cycles_print(const struct study *s) {
+    static const struct pick picks[] = {{K_TREE, 0}, {K_CHAIN, 9}, {K_SEEDED, 46}};
+    static const char *const names[] = {"plain", "chain of 9", "tree of 46"};
+    double plain[GROUPS_MAX];
+    out_puts("\ntokens/s (x plain) of rounds that take so many ms\n");
+    for (int i = 0; i < 3; i++) {
+        out_putf("%-12s %9.1f", names[i], s->o->cycle_ms[i]);
+        for (int g = 0; g < 3 + s->prompts.n_categories; g++) {
+            double rate = ratio(s, g, picks[i], picks[0], NULL) * 1e3 / s->o->cycle_ms[i];
+            if (i == 0) plain[g] = rate;
+            out_putf("  %s %.1f (%.2f)", group_name(s, g), rate, plain[g] > 0 ? rate / plain[g] : 0);
+        }
+        out_puts("\n");
+    }
+}
+
 static enum tern_status results_print(const struct study *s, struct tern_err *err) {
     static const struct pick rows[] = {{K_CHAIN, 8},     {K_CHAIN, 9},    {K_FACTORISED, 46}, {K_BIASED, 46},
                                        {K_TREE, 8},      {K_TREE, 16},    {K_TREE, 32},       {K_TREE, 46},
@@ -351,6 +368,7 @@ static enum tern_status results_print(const struct study *s, struct tern_err *er
             TRY(interval_get(s, g, pairs[i].a, pairs[i].b, &v, err));
             out_putf("%-22s %s %.3f [%.3f, %.3f]\n", pairs[i].text, group_name(s, g), v.value, v.lo, v.hi);
         }
+    if (s->o->cycles) cycles_print(s);
     return TERN_OK;
 }
 

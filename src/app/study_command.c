@@ -4,6 +4,17 @@
 
 #include "study_int.h"
 
+static bool cycles_read(const char *text, double ms[3]) {
+    for (int i = 0; i < 3; i++) {
+        size_t n = strcspn(text, ",");
+        if (!str_to_f64((struct str){text, n}, &ms[i]) || !(ms[i] > 0)) return false;
+        text += n;
+        if ((i < 2) != (*text == ',')) return false;
+        text += i < 2;
+    }
+    return *text == 0;
+}
+
 static int study_main(const struct command *c, int argc, char **argv) {
     struct model_opts model;
     struct acceptance_opts o = {.n_max = 160, .seed = 1};
@@ -17,6 +28,8 @@ static int study_main(const struct command *c, int argc, char **argv) {
         {"--csv", 0, "FILE", OPT_TEXT, &o.csv, 0, 0,
          "tokens a round by kind and drafted tokens, for bench/acceptance.gp"},
         {"--paths", 0, "FILE", OPT_TEXT, &o.paths, 0, 0, "what was accepted behind every token, for replays"},
+        {"--cycles", 0, "P,C,T", OPT_TEXT, &o.cycles, 0, 0,
+         "a machine's ms of a plain step, of a round with a chain of 9, with a tree of 46: its tokens/s"},
         {"--seed", 0, "N", OPT_INT, &o.seed, 0, 1 << 30, "of the bootstrap (default 1)"},
         {0}};
     const struct opt *const tables[] = {rows, model_rows, NULL};
@@ -26,6 +39,8 @@ static int study_main(const struct command *c, int argc, char **argv) {
         return usage_error(c,
                            "which study? There is: acceptance (what drafts of each kind and size would have gained)");
     if (!model.engine.draft_path) return usage_error(c, "acceptance needs --draft-model");
+    if (o.cycles && !cycles_read(o.cycles, o.cycle_ms))
+        return usage_error(c, "--cycles wants three times in ms, as in 31.1,39.8,40.9, not '%s'", o.cycles);
     o.drafter = model.engine.draft_path;
     o.n_threads = model.engine.n_threads;
     model.engine.draft_path = NULL; // the engine only answers; the study runs the drafter
