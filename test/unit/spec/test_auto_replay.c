@@ -220,11 +220,27 @@ static void calibrate(const struct times *t, double wrong, struct width_costs *o
 // Least gain of a category, and of everything. A machine whose other work takes most of it, while two threads wait for
 // one another (busy2: plain steps of 3 to 60 ms), shows no width's cost within an answer; what is held there is the
 // sum.
-static const struct { double category, all; } bars[ARRAY_LEN(machines)] = {{0.99, 1.1}, {0.99, 1.1}, {0.9, 0.99}};
+static const struct {
+    double category, all;
+    bool busy;
+} bars[ARRAY_LEN(machines)] = {{0.99, 1.1, false}, {0.99, 1.1, false}, {0.9, 0.99, true}};
+
+// Of the best single width in hindsight, plain decoding included, `auto` keeps so much on a machine that is not too busy
+// for any width's cost to be seen.
+#define OF_BEST_FIXED 0.97
+
+static double gain_of(const struct totals *s) {
+    double cost = 0, plain = 0;
+    for (int c = 0; c < n_categories; c++) {
+        cost += s->cost[c];
+        plain += s->plain[c];
+    }
+    return plain / cost;
+}
 
 static bool report(const char *what, const struct times *t, const struct totals *s) {
     size_t m = (size_t)(t - machines);
-    double least = 1e9, cost = 0, plain = 0;
+    double least = 1e9;
     print_message("%-7s %-24s", t->name, what);
     for (int c = 0; c < n_categories; c++) {
         double r = s->plain[c] / s->cost[c];
@@ -232,11 +248,9 @@ static bool report(const char *what, const struct times *t, const struct totals 
                       100.0 * (double)s->by_model[c] / (double)s->rounds[c],
                       100.0 * (double)s->by_ngrams[c] / (double)s->rounds[c]);
         least = MIN(least, r);
-        cost += s->cost[c];
-        plain += s->plain[c];
     }
-    print_message(" all %.3f\n", plain / cost);
-    return least >= bars[m].category && plain >= bars[m].all * cost;
+    print_message(" all %.3f\n", gain_of(s));
+    return least >= bars[m].category && gain_of(s) >= bars[m].all;
 }
 
 static void test_never_slower(void **state) {
@@ -245,7 +259,16 @@ static void test_never_slower(void **state) {
     struct width_costs costs;
     int n_low = 0;
     static const double wrong[] = {1, 0.5, 2};
+    static const int fixed[] = {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24};
     for (size_t m = 0; m < ARRAY_LEN(machines); m++) {
+        double best = 1;
+        for (size_t f = 0; f < ARRAY_LEN(fixed); f++) {
+            char what[64];
+            all_replay(&machines[m], NULL, true, 1, fixed[f], &s);
+            snprintf(what, sizeof what, "always %d", fixed[f]);
+            report(what, &machines[m], &s);
+            best = MAX(best, gain_of(&s));
+        }
         for (size_t w = 0; w < ARRAY_LEN(wrong); w++)
             for (int stride = 1; stride <= 37; stride += 36) {
                 char what[64];
@@ -253,15 +276,10 @@ static void test_never_slower(void **state) {
                 all_replay(&machines[m], &costs, true, stride, -1, &s);
                 snprintf(what, sizeof what, "costs x %.1f, %s", wrong[w], stride == 1 ? "in order" : "mixed");
                 n_low += !report(what, &machines[m], &s);
+                n_low += !bars[m].busy && gain_of(&s) < OF_BEST_FIXED * best;
             }
         all_replay(&machines[m], NULL, false, 1, -1, &s);
         n_low += !report("n-grams, guessed costs", &machines[m], &s);
-        for (int k = 1; k <= 16; k *= 2) {
-            char what[64];
-            all_replay(&machines[m], NULL, true, 1, k, &s);
-            snprintf(what, sizeof what, "always %d", k);
-            report(what, &machines[m], &s);
-        }
     }
     assert_int_equal(n_low, 0);
 }
