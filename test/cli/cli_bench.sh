@@ -109,4 +109,21 @@ for script in 'exit 3' 'sleep 30'; do
     want_in "peer: $script" err 'cells are missing'
 done
 want_in 'time limit' err 'pico Q4_0 decode 32 behind 0, 1 threads, two (.*two.txt): it was killed after its time limit'
+# Drafts. Every mode gives the same tokens, or the run says so; a replay takes acceptance from a record.
+run bench --spec --draft-model models/pico-dspark.gguf --modes plain,chain,tree8 -n 12 --skip-loops --json
+want_code 'spec' 0
+want_in 'spec' out '"same_tokens": *true'
+want_in 'spec' out '"loops_left_out": *0'
+wrong 'spec mode' "no mode 'trees'" --spec --modes trees
+wrong 'skip-loops alone' 'go with --spec' --skip-loops
+printf 'prompt chat open 9 4\n0 0 0 1 2\n0 0 0\n0 3 2 1\n0 0 0\n' >"$work/paths"
+run bench --replay "$work/paths" --draft-model models/pico-dspark.gguf --modes plain,tree4 -t 1
+want_code 'replay' 0
+want_in 'replay' out '^tree4 *all *2.00'
+grep -q '^auto' "$work/out" && fail 'replay ran a mode that was not asked for' || pass
+run study acceptance --draft-model models/pico-dspark.gguf -n 8 --cycles 10,20,40
+want_code 'study acceptance' 0
+want_in 'study acceptance' out '^plain *10.0 *all 100.0 (1.00)'
+run study acceptance --draft-model models/pico-dspark.gguf --cycles 10,20
+want_code 'cycles' 2
 finish
