@@ -225,8 +225,8 @@ static const struct {
     bool busy;
 } bars[ARRAY_LEN(machines)] = {{0.99, 1.1, false}, {0.99, 1.1, false}, {0.9, 0.99, true}};
 
-// Of the best single width in hindsight, plain decoding included, `auto` keeps so much on a machine that is not too busy
-// for any width's cost to be seen.
+// Of the best single width in hindsight, plain decoding included, `auto` keeps so much where the machine is not too
+// busy for any width's cost to be seen.
 #define OF_BEST_FIXED 0.97
 
 static double gain_of(const struct totals *s) {
