@@ -13,7 +13,13 @@
 
 enum ort_element { ORT_F32 = 1, ORT_I8 = 3, ORT_I64 = 7, ORT_F16 = 10 };
 enum ort_attr_type { ORT_ATTR_INT = 1, ORT_ATTR_INTS = 2 };
-enum { ORT_LOG_ERROR = 3, ORT_ARENA_ALLOCATOR = 1, ORT_MEMORY_DEFAULT = 0, ORT_OPTIMIZE_EXTENDED = 2 };
+enum {
+    ORT_LOG_ERROR = 3,
+    ORT_ARENA_ALLOCATOR = 1,
+    ORT_MEMORY_DEFAULT = 0,
+    ORT_OPTIMIZE_EXTENDED = 2,
+    ORT_EXTEND_AS_ASKED = 1
+};
 enum ort_hardware_type { ORT_HARDWARE_CPU, ORT_HARDWARE_GPU, ORT_HARDWARE_NPU };
 
 struct ort_status;
@@ -65,7 +71,9 @@ struct ort_api {
     const char *(*get_error_message)(const struct ort_status *status);
     ort_slot skip1[7];
     struct ort_status *(*create_session_options)(struct ort_session_options **out);
-    ort_slot skip2[12];
+    ort_slot skip2[6];
+    struct ort_status *(*disable_mem_pattern)(struct ort_session_options *o);
+    ort_slot skip2b[5];
     struct ort_status *(*set_session_graph_optimization_level)(struct ort_session_options *o, int level);
     ort_slot skip3[24];
     struct ort_status *(*create_tensor_as_value)(struct ort_allocator *a, const int64_t *shape, size_t rank, int type,
@@ -118,7 +126,11 @@ struct ort_api {
     struct ort_status *(*set_global_intra_op_num_threads)(struct ort_threading *t, int n);
     struct ort_status *(*set_global_inter_op_num_threads)(struct ort_threading *t, int n);
     struct ort_status *(*set_global_spin_control)(struct ort_threading *t, int spin);
-    ort_slot skip16[61];
+    ort_slot skip16[6];
+    struct ort_status *(*create_arena_cfg)(size_t max_bytes, int extend, int first_bytes, int max_dead_bytes,
+                                           struct ort_arena_cfg **out);
+    void (*release_arena_cfg)(struct ort_arena_cfg *);
+    ort_slot skip16b[53];
     struct ort_status *(*create_op_attr)(const char *name, const void *data, int len, int type, struct ort_attr **out);
     void (*release_op_attr)(struct ort_attr *);
     ort_slot skip17[3];

@@ -26,6 +26,8 @@ static enum tern_status config_set(const struct ort_backend *b, struct ort_sessi
     for (size_t i = 0; i < ARRAY_LEN(entries); i++)
         TRY(ort_check(b, b->api->add_session_config_entry(o, entries[i][0], entries[i][1]), err, "%s", entries[i][0]));
     TRY(ort_check(b, b->api->disable_per_session_threads(o), err, "threads"));
+    // Else every session would keep a block for its whole work memory, beside the arena that they share.
+    TRY(ort_check(b, b->api->disable_mem_pattern(o), err, "memory"));
     if (b->is_cpu) return TERN_OK;
     TRY(ort_check(b, b->api->add_session_config_entry(o, "session.disable_cpu_ep_fallback", "1"), err, "fallback"));
     if (b->device)
