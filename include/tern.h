@@ -246,6 +246,29 @@ struct tern_constraint {
     void (*mask)(const void *state, uint32_t *mask, int n_vocab);
 };
 
+// Ready-made constraints, compiled from text for an engine's vocabulary: doc/constraints.md says what is supported.
+// Fail closed: what is not supported is TERN_UNSUPPORTED with the keyword and its JSON path in the message, what is
+// malformed TERN_BAD_FORMAT, what is too large or takes too long TERN_LIMIT. The text is the same however it is decoded.
+enum tern_constraint_kind {
+    TERN_CONSTRAINT_JSON_SCHEMA, // spec: a JSON schema (draft 2020-12)
+    TERN_CONSTRAINT_JSON_OBJECT, // spec: empty; any JSON object
+    TERN_CONSTRAINT_GBNF,        // spec: a grammar in GBNF, the rule root
+    TERN_CONSTRAINT_REGEX,       // spec: a pattern that the whole answer matches
+    TERN_CONSTRAINT_CHOICE,      // spec: a JSON array of texts, one of which the answer is
+    // spec: {"tools": [… as in tools_json], "name": "f", "parallel": false}. The answer is a call of one of the tools,
+    // or of the one named (tool_choice "required" or named), in the model's own way, which parse_tools reads: use it
+    // with tools_json in the request. Without "name": any tool; parallel (default true): more than one call may come.
+    TERN_CONSTRAINT_TOOL_CALL,
+};
+// Fills out, fit for tern_request_options.constraint of any number of requests of this engine, on any threads. Close
+// it when they are freed, and before the engine.
+TERN_API enum tern_status tern_constraint_open(struct tern_constraint *out, struct tern_engine *e,
+                                               enum tern_constraint_kind kind, struct tern_str spec,
+                                               struct tern_err *err);
+TERN_API void tern_constraint_close(struct tern_constraint *c); // of tern_constraint_open; NULL and zeroed are fine
+// What was read more narrowly than written ("#/x: oneOf is held as anyOf"), or NULL. Borrowed from c.
+TERN_API const char *tern_constraint_note(const struct tern_constraint *c);
+
 struct tern_request_options {
     // The prompt: either text, token ids, or chat messages rendered by the model's template.
     struct tern_str prompt; // raw text; control markers are honoured when prompt_special

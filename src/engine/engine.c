@@ -258,6 +258,7 @@ void tern_engine_close(struct tern_engine *e) {
     if (e->weights) unit_driver_of(e->unit)->weights_free(e->unit, e->weights);
     unit_close(e->unit);
     jinja_free(e->template_);
+    token_trie_free(e->trie);
     tokenizer_free(e->tokenizer);
     model_close(e->model);
     mutex_free(e->mutex);

@@ -56,6 +56,7 @@ struct tern_engine {
     struct unit_caps caps;
     struct plan *plan;
     struct tokenizer *tokenizer;  // NULL: the model has none (random shapes)
+    struct token_trie *trie;      // of the vocabulary, for constraints; NULL until one is opened
     struct jinja *template_;      // NULL: none
     struct tern_err template_err; // why, when the file's template could not be parsed
     enum answer_style style;

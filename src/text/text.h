@@ -180,3 +180,64 @@ int answer_n_calls(const struct answer *a); // calls emitted so far
 // A marker that some style or the reasoning split acts on. Vocabularies hold some of them as added tokens that are not
 // control tokens (Qwen3's <think> and <tool_call>): such a token is to be fed with is_control as well.
 bool answer_is_marker(struct str marker);
+
+// --------------------------------------------------------------------------------------------------------- constraints
+//
+// What an answer may be (JSON by a schema, a grammar, a pattern, a list, a tool call), as an automaton over bytes that
+// judges whole vocabularies. doc/constraints.md says what is supported; what is not is refused by name, never ignored.
+
+#define CONSTRAINT_BYTES_MAX (64 << 10)        // of the source
+#define CONSTRAINT_TOOLS_BYTES_MAX (512 << 10) // of a list of tools
+#define CONSTRAINT_TIME_MS_MAX 200             // to compile
+#define CONSTRAINT_NESTING_MAX 120             // frames of the automaton's stack: nesting of what is generated
+#define CONSTRAINT_NOTE_MAX 1000
+#define SCHEMA_DEPTH_MAX 32
+#define SCHEMA_PROPERTIES_MAX 5000
+#define SCHEMA_ENUM_MAX 1000
+#define SCHEMA_CASES_MAX 256  // ways to combine the anyOf and oneOf of one place
+#define REGEX_REPEAT_MAX 2000 // {m,n} of a pattern
+#define REGEX_DEPTH_MAX 64    // groups inside groups
+
+struct token_trie; // of a vocabulary; shared by all constraints of an engine
+enum tern_status token_trie_create(struct token_trie **out, const struct tokenizer *t, int n_vocab,
+                                   struct tern_err *err);
+void token_trie_free(struct token_trie *t);
+
+enum constraint_kind { // the values of enum tern_constraint_kind
+    CONSTRAINT_JSON_SCHEMA,
+    CONSTRAINT_JSON_OBJECT,
+    CONSTRAINT_GBNF,
+    CONSTRAINT_REGEX,
+    CONSTRAINT_CHOICE,
+    CONSTRAINT_TOOL_CALL,
+};
+struct constraint; // compiled; immutable but for kept masks (under a mutex): shared by threads
+struct constraint_source {
+    enum constraint_kind kind;
+    struct str spec;
+    enum answer_style style;           // of tool calls
+    const struct tokenizer *tokenizer; // tokenizer and trie must outlive the constraint
+    const struct token_trie *trie;
+    const int32_t *eos; // ids that end an answer
+    int n_eos;
+};
+enum tern_status constraint_create(struct constraint **out, const struct constraint_source *src, struct tern_err *err);
+void constraint_free(struct constraint *c);              // after its states
+const char *constraint_note(const struct constraint *c); // what was read more narrowly than written, or NULL
+struct constraint_info {
+    int n_nodes, n_rules;
+    size_t bytes;                   // of the automaton
+    uint64_t n_masks, n_masks_kept; // masks asked for; of these, found
+};
+struct constraint_info constraint_info(const struct constraint *c);
+
+struct constraint_state;                                                // one place in one text; one thread at a time
+struct constraint_state *constraint_state_create(struct constraint *c); // NULL: no memory
+struct constraint *constraint_of(const struct constraint_state *s);
+struct constraint_state *constraint_state_clone(const struct constraint_state *s);
+void constraint_state_free(struct constraint_state *s);
+bool constraint_advance(struct constraint_state *s, int32_t id);   // false: not allowed; the state is then of no use
+bool constraint_put(struct constraint_state *s, struct str bytes); // the same with bytes
+bool constraint_may_end(const struct constraint_state *s);         // the text is whole
+// Clears what is not allowed: mask has (n_vocab + 31) / 32 words.
+void constraint_mask(const struct constraint_state *s, uint32_t *mask, int n_vocab);
