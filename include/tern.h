@@ -248,7 +248,7 @@ struct tern_constraint {
 
 // Ready-made constraints, compiled from text for an engine's vocabulary: doc/constraints.md says what is supported.
 // Fail closed: what is not supported is TERN_UNSUPPORTED with the keyword and its JSON path in the message, what is
-// malformed TERN_BAD_FORMAT, what is too large or takes too long TERN_LIMIT. The text is the same however it is decoded.
+// malformed TERN_BAD_FORMAT, what is too large or takes too long TERN_LIMIT. The same text however it is decoded.
 enum tern_constraint_kind {
     TERN_CONSTRAINT_JSON_SCHEMA, // spec: a JSON schema (draft 2020-12)
     TERN_CONSTRAINT_JSON_OBJECT, // spec: empty; any JSON object

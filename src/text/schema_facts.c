@@ -1,5 +1,5 @@
 // Which keywords there are, and what those of a conjunction say of one value: its types, its numbers' bounds, the
-// values it may be. Keywords that are not in the table are refused by name: nothing is ignored that could mean something.
+// values it may be. Keywords that are not in the table are refused by name: nothing that may mean something is ignored.
 #include "base/base.h"
 #include "text/schema_int.h"
 

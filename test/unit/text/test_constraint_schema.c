@@ -47,9 +47,15 @@ static void test_cases(void **state) {
     vectors_check(TEST_DATA "/schema/cases.json");
 }
 
+static void test_keywords(void **state) {
+    (void)state;
+    vectors_check(TEST_DATA "/schema/keywords.json");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_keywords),
     };
     return cmocka_run_group_tests_name("schema constraints", tests, vocab_setup, vocab_teardown);
 }
