@@ -184,10 +184,14 @@ static bool atom_take(struct regex *r, int32_t from, int32_t to, struct place pl
     return ok(r);
 }
 
-// Over one atom, without judging it.
-static void atom_skip(struct regex *r) {
+// Over one atom. What is inside of a group or class is judged when it is read.
+static bool atom_skip(struct regex *r) {
+    struct rune_set set = {0};
+    uint32_t rune;
+    bool is_class, in_class = false;
     int depth = 0;
-    bool in_class = false;
+    if (take(r, '\\')) return escape_take(r, &set, &rune, &is_class);
+    if (peek(r) != '(' && peek(r) != '[') return rune_take(r, &rune);
     do {
         char c = r->s.data[r->pos++];
         if (c == '\\' && !at_end(r)) r->pos++;
@@ -199,6 +203,7 @@ static void atom_skip(struct regex *r) {
         if (c == '(') depth++;
         if (c == ')') depth--;
     } while (!at_end(r) && (depth > 0 || in_class));
+    return true;
 }
 
 // ------------------------------------------------------------------------------------------------------- repetitions
@@ -289,8 +294,7 @@ static bool sequence(struct regex *r, int32_t from, int32_t to, struct place pla
             at = next;
             continue;
         }
-        atom_skip(r);
-        if (!quantifier_take(r, &lo, &hi)) return false;
+        if (!atom_skip(r) || !quantifier_take(r, &lo, &hi)) return false;
         struct place inside = {first, place.last && only_dollars_left(r)};
         if (!piece_copies(r, start, lo, hi, at, next, inside)) return false;
         at = next;
