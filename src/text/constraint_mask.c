@@ -2,8 +2,8 @@
 //
 // Where most tokens can follow (inside strings), the pass would visit most of the vocabulary. Such nodes keep what
 // their rule alone allows (struct heavy_set): then only tokens that leave the rule, with a closing quote in them, are
-// walked, from the places in the trie where the rule may end. Whole masks are kept by the state's hash, so that equal states of
-// a drafted tree or of a long string cost a copy.
+// walked, from the places in the trie where the rule may end. Whole masks are kept by the state's hash, so that equal
+// states of a drafted tree or of a long string cost a copy.
 #include "base/base.h"
 #include "text/constraint_state_int.h"
 

@@ -27,7 +27,7 @@ struct part {
     int32_t node;
     uint32_t done; // enum part_done
 };
-enum part_done { DONE_ANY_OF = 1, DONE_ONE_OF = 2 };
+enum part_done { DONE_ANY_OF = 1, DONE_ONE_OF = 2, DONE_OPENED = 4 }; // opened: what it refers to is there
 struct parts {
     struct part items[SCHEMA_PARTS_MAX];
     int n;

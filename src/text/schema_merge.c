@@ -31,6 +31,8 @@ static bool opener_put(struct schema *s, struct opener *o, struct part part, int
 static bool part_open(struct schema *s, struct opener *o, int i) {
     int32_t node = o->out.items[i].node;
     const struct schema_node *n = &s->nodes[node];
+    if (o->out.items[i].done & DONE_OPENED) return true;
+    o->out.items[i].done |= DONE_OPENED;
     if (n->event == JSON_BOOL) {
         o->never |= !n->boolean;
         return true;
