@@ -107,6 +107,7 @@ void serve_timings_put(struct json_writer *w, const struct serve_answer *a) {
     f64_put(w, "predicted_ms", u.answer_s * 1e3);
     f64_put(w, "predicted_per_second", u.answer_s > 0 ? (double)u.n_answer / u.answer_s : NAN);
     f64_put(w, "first_token_ms", u.first_token_s * 1e3);
+    int_put(w, "draft_rounds", u.n_rounds);
     int_put(w, "draft_n", u.n_drafted);
     int_put(w, "draft_n_accepted", u.n_accepted);
     json_write_key(w, "plan");

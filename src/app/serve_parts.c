@@ -1,0 +1,253 @@
+// What the wire formats beside OpenAI's chat share: reading nested lists and objects, messages in the engine's form,
+// and the runs of thoughts, text and calls that an answer is made of.
+#include "base/base.h"
+#include "serve_parts.h"
+
+#include <stdio.h>
+
+// ----------------------------------------------------------------------------------------------------------- reading
+
+bool serve_part_read(struct serve_ask *a, struct serve_part *p, struct str raw, const char *prefix,
+                     const struct serve_field *fields) {
+    *p = (struct serve_part){.ask = {.arena = a->arena}};
+    const bool ok = serve_fields_read(&p->ask, raw, prefix, fields);
+    a->arena = p->ask.arena;
+    if (!ok) a->fault = p->ask.fault;
+    return ok;
+}
+
+// A value reaches to where the next token starts, without the blanks and the comma between.
+static struct str value_between(struct str input, size_t from, size_t to) {
+    struct str v = str_trim((struct str){input.data + from, to - from});
+    if (v.len > 0 && v.data[v.len - 1] == ',') v.len--;
+    return str_trim(v);
+}
+
+bool serve_list_each(struct serve_ask *a, struct str raw, const char *name, int max,
+                     bool (*fn)(void *arg, struct str raw, int i), void *arg) {
+    const struct json_options o = {.depth_max = SERVE_JSON_DEPTH_MAX};
+    struct json *j;
+    struct json_item item;
+    struct tern_err err = {0};
+    if (json_create(&j, raw, &o, &err) != TERN_OK) return serve_bad(a, name, "%s: %s", name, err.message);
+    bool ok = json_next(j, &item, &err) == JSON_ARRAY;
+    if (!ok) serve_bad(a, name, "%s must be a list", name);
+    size_t from = 0;
+    for (int n = 0; ok; n++) {
+        const enum json_event e = json_next(j, &item, &err);
+        if (e == JSON_ERROR) ok = serve_bad(a, name, "%s: %s", name, err.message);
+        if (ok && n > 0) ok = fn(arg, value_between(raw, from, item.pos), n - 1);
+        if (!ok || e == JSON_ARRAY_END) break;
+        if (n == max) ok = serve_bad(a, name, "%s has more than %d entries", name, max);
+        from = item.pos;
+        if (ok && (e == JSON_OBJECT || e == JSON_ARRAY) && json_skip(j, &err) != TERN_OK)
+            ok = serve_bad(a, name, "%s: %s", name, err.message);
+    }
+    json_free(j);
+    return ok;
+}
+
+bool serve_string_read(struct serve_ask *a, struct str raw, struct str *out) {
+    struct json *j;
+    struct json_item item;
+    if (json_create(&j, raw, NULL, NULL) != TERN_OK) return false;
+    const bool ok = json_next(j, &item, NULL) == JSON_STRING;
+    if (ok) *out = (struct str){serve_ask_dup(a, item.text), item.text.len};
+    json_free(j);
+    return ok && out->data;
+}
+
+void serve_chat_init(struct serve_chat *c, struct serve_ask *a) {
+    *c = (struct serve_chat){.a = a};
+    buf_init(&c->messages, SERVE_TEXT_BYTES_MAX);
+    buf_init(&c->tools, SERVE_TEXT_BYTES_MAX);
+    buf_init(&c->text, SERVE_TEXT_BYTES_MAX);
+    buf_init(&c->calls, SERVE_TEXT_BYTES_MAX);
+    buf_init(&c->thoughts, SERVE_TEXT_BYTES_MAX);
+    buf_putc(&c->messages, '[');
+    buf_putc(&c->tools, '[');
+}
+
+void serve_chat_text(struct serve_chat *c, struct str text) {
+    if (c->text.len > 0 && text.len > 0) buf_putc(&c->text, '\n');
+    buf_put(&c->text, text.data, text.len);
+}
+
+void serve_chat_thoughts(struct serve_chat *c, struct str text) { buf_put(&c->thoughts, text.data, text.len); }
+
+void serve_chat_call(struct serve_chat *c, struct str id, struct str name, struct str arguments) {
+    struct json_writer w;
+    if (c->calls.len > 0) buf_putc(&c->calls, ',');
+    json_write_init(&w, &c->calls);
+    json_write_object(&w);
+    if (id.len > 0) serve_put_str(&w, "id", id);
+    serve_put_text(&w, "type", "function");
+    json_write_key(&w, "function");
+    json_write_object(&w);
+    serve_put_str(&w, "name", name);
+    json_write_key(&w, "arguments");
+    json_write_raw(&w, arguments.len > 0 ? arguments : STR("{}"));
+    json_write_object_end(&w);
+    json_write_object_end(&w);
+}
+
+void serve_chat_close(struct serve_chat *c, const char *role, struct str call_id, struct str name, bool even_empty) {
+    if (c->text.len == 0 && c->calls.len == 0 && !even_empty) {
+        buf_clear(&c->thoughts);
+        return;
+    }
+    struct json_writer w;
+    if (c->n_messages++ > 0) buf_putc(&c->messages, ',');
+    json_write_init(&w, &c->messages);
+    json_write_object(&w);
+    serve_put_text(&w, "role", role);
+    json_write_key(&w, "content");
+    if (c->text.len == 0 && c->calls.len > 0)
+        json_write_null(&w);
+    else
+        json_write_str(&w, buf_str(&c->text));
+    if (c->thoughts.len > 0) serve_put_str(&w, "reasoning_content", buf_str(&c->thoughts));
+    if (call_id.len > 0) serve_put_str(&w, "tool_call_id", call_id);
+    if (name.len > 0) serve_put_str(&w, "name", name);
+    if (c->calls.len > 0) {
+        json_write_key(&w, "tool_calls");
+        json_write_array(&w);
+        json_write_raw(&w, buf_str(&c->calls));
+        json_write_array_end(&w);
+    }
+    json_write_object_end(&w);
+    c->messages.failed = c->messages.failed || c->text.failed || c->calls.failed || c->thoughts.failed;
+    buf_clear(&c->text);
+    buf_clear(&c->calls);
+    buf_clear(&c->thoughts);
+}
+
+void serve_chat_tool(struct serve_chat *c, struct str name, struct str description, struct str parameters) {
+    struct json_writer w;
+    if (c->n_tools++ > 0) buf_putc(&c->tools, ',');
+    json_write_init(&w, &c->tools);
+    json_write_object(&w);
+    serve_put_text(&w, "type", "function");
+    json_write_key(&w, "function");
+    json_write_object(&w);
+    serve_put_str(&w, "name", name);
+    if (description.len > 0) serve_put_str(&w, "description", description);
+    json_write_key(&w, "parameters");
+    json_write_raw(&w, parameters.len > 0 ? parameters : STR("{\"type\":\"object\",\"properties\":{}}"));
+    json_write_object_end(&w);
+    json_write_object_end(&w);
+}
+
+bool serve_chat_finish(struct serve_chat *c) {
+    struct serve_ask *a = c->a;
+    buf_putc(&c->messages, ']');
+    buf_putc(&c->tools, ']');
+    bool ok = !c->messages.failed && !c->tools.failed;
+    if (!ok) serve_fault_set(&a->fault, 503, NULL, "no_memory", "no memory for the request");
+    if (ok) a->messages = (struct str){serve_ask_dup(a, buf_str(&c->messages)), c->messages.len};
+    if (ok && c->n_tools > 0) a->tools = (struct str){serve_ask_dup(a, buf_str(&c->tools)), c->tools.len};
+    ok = ok && a->messages.data && (c->n_tools == 0 || a->tools.data);
+    serve_chat_release(c);
+    return ok;
+}
+
+void serve_chat_release(struct serve_chat *c) {
+    buf_release(&c->messages);
+    buf_release(&c->tools);
+    buf_release(&c->text);
+    buf_release(&c->calls);
+    buf_release(&c->thoughts);
+}
+
+// ----------------------------------------------------------------------------------------------------------- writing
+
+static bool bits_fail(struct serve_answer *a) {
+    a->out.failed = true;
+    return false;
+}
+
+bool serve_bits_take(struct serve_answer *a, struct serve_choice *c, const struct tern_event *e,
+                     struct serve_bit **opened, struct serve_bit **closed) {
+    struct serve_bits *bits = serve_bits_of(a);
+    const struct buf *whole = e->type == TERN_EVENT_TEXT ? &c->text : &c->reasoning;
+    *opened = *closed = NULL;
+    if (e->type == TERN_EVENT_PROGRESS) return true;
+    const enum serve_bit_kind kind = e->type == TERN_EVENT_TEXT        ? SERVE_BIT_TEXT
+                                     : e->type == TERN_EVENT_REASONING ? SERVE_BIT_THOUGHTS
+                                                                       : SERVE_BIT_CALL;
+    if (e->type != TERN_EVENT_DONE && kind != SERVE_BIT_CALL && bits->is_open && bits->last->kind == kind) {
+        bits->last->to = whole->len;
+        return true;
+    }
+    if (bits->is_open) *closed = bits->last;
+    bits->is_open = false;
+    if (e->type == TERN_EVENT_DONE) return true;
+    struct serve_bit *b = arena_calloc(&a->ask.arena, 1, sizeof *b);
+    if (!b) return bits_fail(a);
+    b->kind = kind;
+    b->index = bits->last ? bits->last->index + 1 : 0;
+    if (kind == SERVE_BIT_CALL) {
+        snprintf(b->id, sizeof b->id, "%s", c->call_id);
+        b->name = (struct str){serve_ask_dup(&a->ask, serve_view(e->tool_name)), e->tool_name.len};
+        b->arguments = (struct str){serve_ask_dup(&a->ask, serve_view(e->tool_arguments)), e->tool_arguments.len};
+        if (!b->name.data || !b->arguments.data) return bits_fail(a);
+    } else {
+        b->from = whole->len - MIN(whole->len, e->text.len);
+        b->to = whole->len;
+        bits->is_open = true;
+    }
+    if (bits->last)
+        bits->last->next = b;
+    else
+        bits->first = b;
+    *opened = bits->last = b;
+    return true;
+}
+
+struct str serve_bit_text(const struct serve_choice *c, const struct serve_bit *b) {
+    const struct buf *whole = b->kind == SERVE_BIT_TEXT ? &c->text : &c->reasoning;
+    return (struct str){whole->data + b->from, b->to - b->from};
+}
+
+void serve_put_str(struct json_writer *w, const char *key, struct str value) {
+    json_write_key(w, key);
+    json_write_str(w, value);
+}
+void serve_put_text(struct json_writer *w, const char *key, const char *value) {
+    json_write_key(w, key);
+    if (value)
+        json_write_str(w, str_from(value));
+    else
+        json_write_null(w);
+}
+void serve_put_int(struct json_writer *w, const char *key, int64_t value) {
+    json_write_key(w, key);
+    json_write_int(w, value);
+}
+void serve_put_bool(struct json_writer *w, const char *key, bool value) {
+    json_write_key(w, key);
+    json_write_bool(w, value);
+}
+void serve_put_raw(struct json_writer *w, const char *key, struct str raw) {
+    json_write_key(w, key);
+    if (raw.len > 0)
+        json_write_raw(w, raw);
+    else
+        json_write_null(w);
+}
+
+// The calendar's date of a day since 1970: years begin in March, so that the odd day is a year's last.
+const char *serve_time_text(char out[24], int64_t wall_s) {
+    const unsigned long long t = (unsigned long long)MAX(wall_s, 0), day = t / 86400 + 719468;
+    const unsigned long long d = day % 146097, year = (d - d / 1460 + d / 36524 - d / 146096) / 365;
+    const unsigned long long in_year = d - (365 * year + year / 4 - year / 100), month = (5 * in_year + 2) / 153;
+    const unsigned m = (unsigned)(month < 10 ? month + 3 : month - 9);
+    const unsigned y = (unsigned)(year + 400 * (day / 146097) + (m <= 2)), s = (unsigned)(t % 86400);
+    snprintf(out, 24, "%04u-%02u-%02uT%02u:%02u:%02uZ", y % 10000, m % 100,
+             (unsigned)(in_year - (153 * month + 2) / 5 + 1) % 100, s / 3600, s / 60 % 60, s % 60);
+    return out;
+}
+
+int64_t serve_tokens_count(const struct serve *s, struct str text) {
+    return text.len > 0 ? MAX(tern_tokenize(s->engine, serve_str(text), false, false, NULL, 0, NULL), 0) : 0;
+}

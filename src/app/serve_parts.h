@@ -1,0 +1,78 @@
+// Private to the wire formats other than OpenAI's chat: reading their requests into OpenAI-style messages, which is
+// what the engine takes, and the parts (thoughts, texts, calls) that an answer consists of.
+#pragma once
+#include "serve.h"
+
+// ----------------------------------------------------------------------------------------------------------- reading
+
+// Members of the objects that these formats nest; each format's table reads the ones it has.
+struct serve_part {
+    struct serve_ask ask; // first: field tables reach the rest by offsets from it
+    struct str type, role, text, id, name, call_id, thinking, description, refusal, arguments_text;
+    struct str content, input, function, tool_calls, output, parameters, arguments, images, format; // raw
+    bool is_error, no_parallel;
+};
+#define PART_FIELD(name_, kind_, member_) \
+    { name_, kind_, offsetof(struct serve_part, member_), 0, 0, 0, 0 }
+// Reads one object; faults and memory are a's.
+bool serve_part_read(struct serve_ask *a, struct serve_part *p, struct str raw, const char *prefix,
+                     const struct serve_field *fields);
+// Calls fn for each value of a raw JSON list. False: fn said so, or a->fault tells what is wrong with the list.
+bool serve_list_each(struct serve_ask *a, struct str raw, const char *name, int max,
+                     bool (*fn)(void *arg, struct str raw, int i), void *arg);
+// A raw JSON string's text, in the arena; false: it is no string (no fault is set).
+bool serve_string_read(struct serve_ask *a, struct str raw, struct str *out);
+
+// Messages as they are put together: what belongs to one message is gathered, then closed under its role.
+struct serve_chat {
+    struct serve_ask *a;
+    struct buf messages, tools, text, calls, thoughts;
+    int n_messages, n_tools;
+};
+void serve_chat_init(struct serve_chat *c, struct serve_ask *a);
+void serve_chat_text(struct serve_chat *c, struct str text);     // texts of one message are joined by line ends
+void serve_chat_thoughts(struct serve_chat *c, struct str text); // of an assistant
+// arguments: raw JSON, an object or a string that holds one.
+void serve_chat_call(struct serve_chat *c, struct str id, struct str name, struct str arguments);
+// Closes a message. Without anything gathered none is written, unless `even_empty`. call_id, name: of a tool's result.
+void serve_chat_close(struct serve_chat *c, const char *role, struct str call_id, struct str name, bool even_empty);
+void serve_chat_tool(struct serve_chat *c, struct str name, struct str description, struct str parameters /* raw */);
+// Into the ask's messages and tools; releases c. False: a fault is set.
+bool serve_chat_finish(struct serve_chat *c);
+void serve_chat_release(struct serve_chat *c);
+#define SERVE_PATH_MAX 96 // bytes of a field's name with all that it is in
+
+// ----------------------------------------------------------------------------------------------------------- writing
+
+enum serve_bit_kind { SERVE_BIT_THOUGHTS, SERVE_BIT_TEXT, SERVE_BIT_CALL };
+struct serve_bit { // a run of an answer
+    enum serve_bit_kind kind;
+    int index;       // among all, from 0
+    size_t from, to; // text, thoughts: bytes of the choice's
+    char id[40];     // of a call
+    struct str name, arguments;
+    struct serve_bit *next;
+};
+struct serve_bits { // a->extra of formats that use them
+    struct serve_bit *first, *last;
+    bool is_open; // the last one may grow
+    int64_t n_prompt;
+    void *extra; // the format's own
+};
+// Takes an event into the list. *opened: the bit that it began, *closed: the one that it ended; either may be NULL.
+// False: no memory (the answer's out is marked failed).
+bool serve_bits_take(struct serve_answer *a, struct serve_choice *c, const struct tern_event *e,
+                     struct serve_bit **opened, struct serve_bit **closed);
+static inline struct serve_bits *serve_bits_of(const struct serve_answer *a) { return a->extra; }
+struct str serve_bit_text(const struct serve_choice *c, const struct serve_bit *b);
+
+// Members of an object.
+void serve_put_str(struct json_writer *w, const char *key, struct str value);
+void serve_put_text(struct json_writer *w, const char *key, const char *value); // NULL: null
+void serve_put_int(struct json_writer *w, const char *key, int64_t value);
+void serve_put_bool(struct json_writer *w, const char *key, bool value);
+void serve_put_raw(struct json_writer *w, const char *key, struct str raw); // empty: null
+// "2026-11-30T14:00:00Z"
+const char *serve_time_text(char out[24], int64_t wall_s);
+// Tokens of a text, as the model has them.
+int64_t serve_tokens_count(const struct serve *s, struct str text);
