@@ -240,7 +240,8 @@ struct serve_answer {
     uint64_t begin_ns;
     bool streams;
     int64_t n_seq; // for formats that number their events
-    void *extra;   // a format's own, in the ask's arena
+    int64_t n_events;
+    void *extra; // a format's own, in the ask's arena
     struct buf out;
     struct serve_answer *next, **link; // in serve.answers
 };

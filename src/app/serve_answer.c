@@ -10,6 +10,10 @@
 #include <math.h>
 #include <stdio.h>
 
+// Tokens within this time of the last ones told are told together. With it pico's stream takes 950 us of processor time
+// and 1.05 waits for each token, without it 1,060 us and 3.73 (2-vCPU Sapphire Rapids Xeon, one compute thread).
+#define REST_S 0.004
+
 struct serve_answer *serve_answer_create(struct serve *s, struct net_request *r, const struct serve_wire *wire,
                                          const char *id_prefix) {
     struct serve_answer *a = mem_calloc(1, sizeof *a);
@@ -189,6 +193,7 @@ static bool choice_pump(struct serve_answer *a, struct serve_choice *c, struct s
             return false;
         }
         event_take(a, c, &e);
+        a->n_events++;
         if (c->is_done && c->finish == TERN_FINISH_CANCELLED) {
             serve_fault_set(fault, 503, NULL, "cancelled", "%s",
                             a->s->is_draining ? "the server is stopping" : "the answer was cancelled");
@@ -248,7 +253,7 @@ static void answer_fault(struct serve_answer *a, const struct serve_fault *fault
 static void answer_run(struct net_request *r, void *arg) {
     struct serve_answer *a = arg;
     struct serve_fault fault = {0};
-    (void)r;
+    int64_t n_before = a->n_events;
     for (bool more = true; more;) {
         if (a->streams && net_stream_room(a->r) < SERVE_ROOM_MIN) return; // poked again when there is room
         int n_done = 0;
@@ -267,6 +272,7 @@ static void answer_run(struct net_request *r, void *arg) {
         more = a->streams && a->out.len >= SERVE_ROOM_MIN / 2;
         if (a->streams && !out_flush_stream(a)) return; // gone: release comes next
     }
+    if (a->n_events != n_before) net_request_rest(r, REST_S);
 }
 
 static void answer_release(struct net_request *r, void *arg) {

@@ -9,6 +9,9 @@
 
 #define CUT_S 3.0 // for the error events after the drain's time
 #define POLL_S 0.05
+#define PREFIX_RAM_DEFAULT (256u << 20)
+#define PREFIX_DISK_DEFAULT (4ull << 30) // of --prefix-dir
+#define PREFIX_RAM_SHARE 8               // of the memory that is free, at most
 
 static const char *const help_text =
     "Listens on 127.0.0.1 and answers OpenAI's API (/v1/chat/completions, /v1/completions, /v1/models, "
@@ -26,7 +29,8 @@ static void opts_init(struct serve *s) {
                              .n_queue = 512,
                              .n_connections = 1024,
                              .body_mib = 16,
-                             .drain_s = 30};
+                             .drain_s = 30,
+                             .prefix_ram = MIN(PREFIX_RAM_DEFAULT, os_ram_available() / PREFIX_RAM_SHARE)};
     model_opts_init(&s->model);
     sample_opts_init(&s->sample);
 }
@@ -46,9 +50,11 @@ static void opts_table(struct serve *s, struct opt table[SERVE_OPTS_N]) {
         {"--prompt-rows", 0, "N", OPT_INT, &o->prompt_rows, 0, 512,
          "prompt tokens beside running answers in a step (default: by measured costs)"},
         {"--prefix-ram", 0, "BYTES", OPT_U64, &o->prefix_ram, 0, 9e18,
-         "memory for prompts seen before (default 0: none)"},
-        {"--prefix-dir", 0, "PATH", OPT_TEXT, &o->prefix_dir, 0, 0, "folder for prompts seen before"},
-        {"--prefix-disk", 0, "BYTES", OPT_U64, &o->prefix_disk, 0, 9e18, "bytes in that folder at most"},
+         "bytes for prompts seen before (default 256 MiB; 0: none)"},
+        {"--prefix-dir", 0, "PATH", OPT_TEXT, &o->prefix_dir, 0, 0,
+         "a folder that keeps prompts seen before over a restart"},
+        {"--prefix-disk", 0, "BYTES", OPT_U64, &o->prefix_disk, 0, 9e18,
+         "bytes in that folder at most (default 4 GiB)"},
         {"--api-key", 0, "KEY", OPT_TEXTS, &o->api_keys, 0, 0, "a key that clients must send (may be repeated)"},
         {"--api-key-file", 0, "FILE", OPT_TEXT, &o->api_key_file, 0, 0, "keys, one a line"},
         {"--allow-host", 0, "NAME", OPT_TEXTS, &o->allow_hosts, 0, 0, "a Host name by which this server is reached"},
@@ -162,7 +168,7 @@ static int model_open_told(const struct command *c, struct serve *s) {
     o.prompt_rows_step = s->o.prompt_rows;
     o.prefix_ram_max = s->o.prefix_ram;
     o.prefix_dir = s->o.prefix_dir;
-    o.prefix_disk_max = s->o.prefix_disk;
+    o.prefix_disk_max = s->o.prefix_disk ? s->o.prefix_disk : PREFIX_DISK_DEFAULT;
     enum tern_status status = tern_service_open(&service, e, &o, &err);
     struct tern_model_info info;
     tern_engine_info(e, &info);

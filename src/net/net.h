@@ -68,6 +68,9 @@ void net_stream_end(struct net_request *r);
 void net_request_defer(struct net_request *r, void (*run)(struct net_request *r, void *arg),
                        void (*release)(struct net_request *r, void *arg), void *arg);
 void net_request_poke(struct net_request *r); // any thread, until release has returned
+// Called in run: pokes within the next so many seconds are taken together, at their end. So a fast producer costs a few
+// wake-ups, not one for each piece. A client that leaves is told at once all the same.
+void net_request_rest(struct net_request *r, double seconds);
 
 struct net_outcome {
     int status;        // 499: the client left before an answer; 0: nothing was answered

@@ -44,6 +44,7 @@ struct net_task {
     int refs;                          // one of the library, one of the work
     struct net_task *next;             // in the workers' queue
     enum net_run run_state;
+    uint64_t rest_ns; // not run before
 
     char remote[NET_REMOTE_MAX];
     struct buf head; // path, query, method, then name and value of each header, each 0-terminated

@@ -56,6 +56,10 @@ void net_request_poke(struct net_request *r) {
     (void)r;
     NEVER;
 }
+void net_request_rest(struct net_request *r, double seconds) {
+    (void)r, (void)seconds;
+    NEVER;
+}
 int net_server_port(const struct net_server *s) {
     (void)s;
     NEVER;

@@ -205,6 +205,8 @@ bool net_task_gone_locked(struct net_task *t, const char *cause) {
     if (t->is_gone) return false;
     t->is_gone = true;
     t->cause = cause;
+    t->rest_ns = 0;
+    if (t->run_state == NET_RUN_QUEUED) cond_signal(t->server->work);
     if (t->is_stream && !t->is_ended) t->server->counts.n_streams--;
     if (t->is_handed) net_task_queue_locked(t);
     return net_task_unsuspend_locked(t);
@@ -224,5 +226,12 @@ void net_request_poke(struct net_request *r) {
     struct net_task *t = task_of(r);
     mutex_lock(t->server->lock);
     net_task_queue_locked(t);
+    mutex_unlock(t->server->lock);
+}
+
+void net_request_rest(struct net_request *r, double seconds) {
+    struct net_task *t = task_of(r);
+    mutex_lock(t->server->lock);
+    if (!t->is_gone) t->rest_ns = clock_ns() + (uint64_t)(seconds * 1e9);
     mutex_unlock(t->server->lock);
 }

@@ -31,15 +31,36 @@ static void task_step(struct net_task *t) {
     }
 }
 
+// The first task that does not rest, taken out of the queue; waits for one. NULL: stopping.
+static struct net_task *task_take_locked(struct net_server *s) {
+    for (;;) {
+        if (!s->queue_head && s->is_stopping) return NULL;
+        uint64_t now = s->queue_head ? clock_ns() : 0, due = UINT64_MAX;
+        struct net_task *before = NULL;
+        for (struct net_task *t = s->queue_head; t; before = t, t = t->next) {
+            if (t->rest_ns > now) {
+                due = MIN(due, t->rest_ns);
+                continue;
+            }
+            if (before)
+                before->next = t->next;
+            else
+                s->queue_head = t->next;
+            if (s->queue_tail == t) s->queue_tail = before;
+            if (s->queue_head) cond_signal(s->work); // somebody else looks after the rest
+            return t;
+        }
+        if (due == UINT64_MAX)
+            cond_wait(s->work, s->lock);
+        else
+            cond_wait_ns(s->work, s->lock, due - now);
+    }
+}
+
 static void worker_main(void *arg) {
     struct net_server *s = arg;
     mutex_lock(s->lock);
-    for (;;) {
-        while (!s->queue_head && !s->is_stopping) cond_wait(s->work, s->lock);
-        struct net_task *t = s->queue_head;
-        if (!t) break;
-        s->queue_head = t->next;
-        if (!s->queue_head) s->queue_tail = NULL;
+    for (struct net_task *t; (t = task_take_locked(s));) {
         t->run_state = NET_RUN_BUSY;
         bool over = net_task_over_locked(t);
         mutex_unlock(s->lock);
