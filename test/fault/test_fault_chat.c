@@ -16,6 +16,7 @@
 #define ANSWER "Hello, world."
 
 static char state_path[512];
+static bool drafts; // with the model as its own draft model
 
 static enum tern_status answer_run(struct tern_session *s, struct buf *text, struct tern_err *err) {
     struct tern_request_options o;
@@ -56,6 +57,10 @@ static enum tern_status scenario(bool cache, struct buf *text, struct tern_err *
     o.n_sessions = 2;
     o.n_threads = 2;
     o.pack_cache = cache;
+    if (drafts) {
+        o.draft_path = MODEL;
+        o.draft = TERN_DRAFT_CHAIN;
+    }
     struct tern_engine *e = NULL;
     struct tern_session *s = NULL;
     enum tern_status status = tern_engine_open(&e, &o, err);
@@ -94,8 +99,7 @@ static uint64_t stride_of(uint64_t n_calls) {
     return getenv("TERN_TEST_FULL") ? 1 : MAX(n_calls / points, 1);
 }
 
-static void test_allocations(void **state) {
-    (void)state;
+static void allocations_check(void) {
     sound_check();
     uint64_t before = mem_stats_get().n_calls;
     sound_check();
@@ -110,6 +114,18 @@ static void test_allocations(void **state) {
     sound_check();
     print_message("%llu allocations, every %llu-th failed, %llu runs refused\n", (unsigned long long)n_calls,
                   (unsigned long long)stride_of(n_calls), (unsigned long long)n_refused);
+}
+
+static void test_allocations(void **state) {
+    (void)state;
+    allocations_check();
+}
+
+static void test_allocations_drafting(void **state) {
+    (void)state;
+    drafts = true;
+    allocations_check();
+    drafts = false;
 }
 
 static void entry_ignore(void *arg, const struct pack_cache_entry *e) {
@@ -138,7 +154,8 @@ int main(void) {
     snprintf(state_path, sizeof state_path, "%s/state", dir);
     setenv("XDG_CACHE_HOME", dir, 1);
     log_level_set(LOG_ERROR);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_allocations), cmocka_unit_test(test_writes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_allocations), cmocka_unit_test(test_allocations_drafting),
+                                       cmocka_unit_test(test_writes)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     char command[600];
     snprintf(command, sizeof command, "rm -rf '%s'", dir);
