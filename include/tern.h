@@ -118,8 +118,8 @@ struct tern_engine_options {
     enum tern_kv_type kv_type; // default TERN_KV_F16
     enum tern_class numerics;  // default TERN_CLASS_AUTO
     bool pack_cache; // keep packed weights in $XDG_CACHE_HOME/tern between runs, use kept profiles (default true)
-    // A draft model: a drafter made for this model (DSpark, DFlash), or any smaller model of the same vocabulary; a GGUF
-    // file or a folder. NULL: none.
+    // A draft model: a drafter made for this model (DSpark, DFlash), or any smaller model of the same vocabulary, as a
+    // GGUF file or a folder. NULL: none.
     const char *draft_path;
     enum tern_draft draft; // what requests do that say nothing; auto with a draft model measures costs at open unless a
                            // profile is kept (tern_engine_calibrate)
