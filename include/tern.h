@@ -110,7 +110,7 @@ struct tern_engine_options {
     const char *shape_format; // "Q4_0", "Q8_0", ...; NULL: "Q4_0"
     uint64_t shape_seed;
 
-    const char *unit;          // "cpu" (default), "null"
+    const char *unit;          // "cpu" (default), "npu" or "npu:RULES" (doc/npu.md), "null"
     int n_threads;             // 0: one per fast core
     int n_ctx;                 // positions per session; 0: the model's context, at most TERN_CTX_DEFAULT
     int n_sessions;            // sessions that may exist at once; worst-case memory is reserved for them (default 1)

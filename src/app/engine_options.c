@@ -28,7 +28,7 @@ void model_opts_table(struct model_opts *o, struct opt table[MODEL_OPTS_N]) {
         {"--kv", 0, "TYPE", OPT_TEXT, &o->kv, 0, 0, "cache type: f16 (default), q8, f32"},
         {"--class", 0, "NAME", OPT_TEXT, &o->numerics, 0, 0,
          "arithmetic: int8 (default), fp32 (reference, slow), bf16 (for BF16 files)"},
-        {"--unit", 0, "NAME", OPT_TEXT, &e->unit, 0, 0, "where to run: cpu (default), null (checks only)"},
+        {"--unit", 0, "NAME", OPT_TEXT, &e->unit, 0, 0, "where to run: cpu (default), npu[:RULES], null (checks only)"},
         {"--no-pack-cache", 0, NULL, OPT_FLAG, &o->no_pack_cache, 0, 0, "do not keep or use packed weights on disk"},
         {"--draft-model", 0, "PATH", OPT_TEXT, &e->draft_path, 0, 0,
          "draft model: a drafter made for the model (DSpark, DFlash), or a smaller model of its vocabulary"},

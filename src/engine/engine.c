@@ -189,7 +189,7 @@ static void sizes_init(struct tern_engine *e) {
     const struct tern_engine_options *o = &e->options;
     e->n_ctx = o->n_ctx ? o->n_ctx : MIN(e->model->hyper.n_ctx, TERN_CTX_DEFAULT);
     e->n_sessions = o->n_sessions;
-    e->window = o->window ? o->window : ENGINE_WINDOW_DEFAULT;
+    e->window = o->window ? o->window : MIN(ENGINE_WINDOW_DEFAULT, e->caps.window_max);
     e->n_blocks = engine_blocks_per_session(e) * e->n_sessions;
     e->n_slots = engine_slots_per_session(e) * e->n_sessions;
     static const enum prog_class classes[] = {[TERN_CLASS_AUTO] = PROG_CLASS_INT8,
@@ -223,13 +223,13 @@ enum tern_status tern_engine_open(struct tern_engine **out, const struct tern_en
     TRY_GOTO(engine_progress(e, "opening the model", 0, 1, err), fail);
     TRY_GOTO(model_load(e, err), fail);
     if (e->model->warning.len) log_warn("%.*s", (int)e->model->warning.len, e->model->warning.data);
+    struct unit_options uo = {.n_threads = o->n_threads, .pin = true};
+    TRY_GOTO(unit_open(&e->unit, o->unit ? o->unit : "cpu", &uo, err), fail);
+    unit_driver_of(e->unit)->caps(e->unit, &e->caps);
     sizes_init(e);
     if (e->n_ctx > e->model->hyper.n_ctx)
         log_warn("a context of %d positions is more than the model was made for (%d)", e->n_ctx, e->model->hyper.n_ctx);
     TRY_GOTO(text_load(e, err), fail);
-    struct unit_options uo = {.n_threads = o->n_threads, .pin = true};
-    TRY_GOTO(unit_open(&e->unit, o->unit ? o->unit : "cpu", &uo, err), fail);
-    unit_driver_of(e->unit)->caps(e->unit, &e->caps);
     numerics_name(e);
     TRY_GOTO(engine_draft_open(e, err), fail);
     TRY_GOTO(plan_load(e, err), fail);

@@ -4,13 +4,14 @@
 
 const struct unit_driver *const unit_drivers[] = {
     &unit_cpu_driver,
+    &unit_npu_driver,
     &unit_null_driver,
     NULL,
 };
 
-static const struct unit_driver *driver_find(const char *name) {
+static const struct unit_driver *driver_find(struct str name) {
     for (int i = 0; unit_drivers[i]; i++)
-        if (str_eqz(str_from(name), unit_drivers[i]->name)) return unit_drivers[i];
+        if (str_eqz(name, unit_drivers[i]->name)) return unit_drivers[i];
     return NULL;
 }
 
@@ -25,11 +26,17 @@ static enum tern_status not_found(const char *name, struct tern_err *err) {
 }
 
 enum tern_status unit_open(struct unit **out, const char *name, const struct unit_options *o, struct tern_err *err) {
-    const struct unit_driver *d = driver_find(name);
+    struct str full = str_from(name);
+    size_t colon = str_find(full, STR(":"), 0);
+    const struct unit_driver *d = driver_find((struct str){full.data, MIN(colon, full.len)});
     const char *reason = "";
+    struct unit_options with = o ? *o : (struct unit_options){0};
+    if (colon < full.len) with.variant = name + colon + 1;
     if (!d) return not_found(name, err);
     if (!d->probe(&reason)) return err_set(err, TERN_UNSUPPORTED, "unit %s cannot be used here: %s", name, reason);
-    return d->open(out, o, err);
+    if (with.variant && d != &unit_npu_driver)
+        return err_set(err, TERN_INVALID_ARGUMENT, "unit %s has no variants, found '%s'", d->name, with.variant);
+    return d->open(out, &with, err);
 }
 
 void unit_close(struct unit *u) {

@@ -20,6 +20,7 @@ struct unit_options {
     bool pin;
     const char
         *isa; // cpu: upper bound on the instruction set ("scalar", "avx2", "avx512", …); NULL: TERN_CPU, else all
+    const char *variant; // npu: rule set ("ane-m1"); unit_open sets it from what follows a colon in the name
 };
 struct unit_caps {
     const char *name;   // "cpu"
@@ -108,10 +109,11 @@ static inline const struct unit_driver *unit_driver_of(const struct unit *u) {
 }
 
 extern const struct unit_driver unit_cpu_driver;
+extern const struct unit_driver unit_npu_driver;
 extern const struct unit_driver unit_null_driver;
 // All drivers of this build, NULL-terminated, in order of preference.
 extern const struct unit_driver *const unit_drivers[];
-// By name ("cpu"); TERN_NOT_FOUND lists the names.
+// By name ("cpu", "npu:ane-m1": what follows the colon is the variant); TERN_NOT_FOUND lists the names.
 enum tern_status unit_open(struct unit **out, const char *name, const struct unit_options *o, struct tern_err *err);
 void unit_close(struct unit *u); // NULL is fine
 

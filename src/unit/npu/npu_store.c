@@ -22,7 +22,7 @@ struct npu_store {
 };
 
 static const char *const format_names[NPU_FORMAT_COUNT] = {
-    [NPU_FORMAT_I8] = "int8", [NPU_FORMAT_I4] = "int4", [NPU_FORMAT_F16] = "f16"};
+    [NPU_FORMAT_I8] = "int8", [NPU_FORMAT_I4] = "int4", [NPU_FORMAT_F16] = "f16", [NPU_FORMAT_NONE] = "none"};
 
 const char *npu_format_name(enum npu_format f) { return format_names[f]; }
 
@@ -126,7 +126,7 @@ enum tern_status npu_store_matrix(struct npu_store *s, const char *name, const s
     if (t->n_dims > 2 || cut.row + n_out > t->ne[1] || n_in > NPU_CHANNELS_MAX || n_out > NPU_CHANNELS_MAX)
         return err_set(err, TERN_UNSUPPORTED, "npu: %s is a matrix of %lld by %lld; the engine has at most %d channels",
                        name, (long long)n_out, (long long)n_in, NPU_CHANNELS_MAX);
-    if (!tensor_has_data(t))
+    if (s->format != NPU_FORMAT_NONE && !tensor_has_data(t))
         return err_set(err, TERN_UNSUPPORTED, "npu: the values of %s are not in memory any more", name);
     const int32_t shape[] = {(int32_t)n_out, (int32_t)n_in, 1, 1};
     bool quantised = s->format != NPU_FORMAT_F16;
@@ -135,6 +135,10 @@ enum tern_status npu_store_matrix(struct npu_store *s, const char *name, const s
         return err_set(err, TERN_UNSUPPORTED, "npu: rows of %lld values of %s", (long long)n_in, name);
     struct npu_weight *w = entry_add(s, name, quantised ? NPU_WEIGHT_I8 : NPU_WEIGHT_F16, 4, shape);
     if (!w) return no_memory(name, err);
+    if (s->format == NPU_FORMAT_NONE) {
+        *out = w;
+        return TERN_OK;
+    }
     size_t cells = (size_t)n_in * (size_t)n_out; // both at most NPU_CHANNELS_MAX
     int8_t *q = quantised ? matrix_alloc(s, cells) : NULL;
     uint16_t *half = quantised ? arena_calloc(&s->arena, (size_t)n_out, 2) : matrix_alloc(s, cells * 2);
@@ -175,6 +179,11 @@ enum tern_status npu_store_vector(struct npu_store *s, const char *name, const s
     struct npu_weight *w = entry_add(s, name, NPU_WEIGHT_F16, 4, shape);
     if (!w) return no_memory(name, err);
     uint16_t *half = arena_calloc(&s->arena, (size_t)n, 2);
+    if (half && s->format == NPU_FORMAT_NONE) {
+        w->half = half;
+        *out = w;
+        return TERN_OK;
+    }
     uint8_t *bytes = mem_alloc((size_t)row_bytes);
     float *row = mem_alloc((size_t)t->ne[0] * sizeof(float));
     struct npu_cut cut = {.unpair = unpair};

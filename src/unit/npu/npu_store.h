@@ -8,10 +8,11 @@
 #include "prog/prog.h"
 #include "unit/npu/oplist.h"
 
-enum npu_format {   // of matrices
-    NPU_FORMAT_I8,  // int8 per output channel
-    NPU_FORMAT_I4,  // the same with 15 levels (±7): to show that it fails
-    NPU_FORMAT_F16, // not quantised
+enum npu_format {    // of matrices
+    NPU_FORMAT_I8,   // int8 per output channel
+    NPU_FORMAT_I4,   // the same with 15 levels (±7): to show that it fails
+    NPU_FORMAT_F16,  // not quantised
+    NPU_FORMAT_NONE, // shapes without values: to know sizes
     NPU_FORMAT_COUNT
 };
 const char *npu_format_name(enum npu_format f); // "int8"

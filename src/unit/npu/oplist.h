@@ -63,10 +63,9 @@ struct npu_weight {
     enum npu_weight_kind kind;
     int rank;
     int32_t shape[NPU_RANK_MAX];
-    const int8_t *q;               // I8: [O][I], values in [-127, 127]; value = f16(q * scale of its row)
-    const uint16_t *scale;         // I8: [O] fp16
-    const uint16_t *half;          // F16: all values, C order
-    const struct npu_panel *panel; // the evaluator's packed copy, or NULL; of no concern to others
+    const int8_t *q;       // I8: [O][I], values in [-127, 127]; value = f16(q * scale of its row)
+    const uint16_t *scale; // I8: [O] fp16
+    const uint16_t *half;  // F16: all values, C order
 };
 
 enum npu_role {
@@ -74,7 +73,8 @@ enum npu_role {
     NPU_CONST,     // .weight
     NPU_STATE_OLD, // see struct npu_state
     // Inputs, filled by the host (npu_host.h) for every call:
-    NPU_IN_ROWS, // "x" (1, n, 1, S): embedded tokens, or rows, features, q|k|v, attention of another program
+    NPU_IN_ROWS, // "x" (1, n, 1, S): embedded tokens, or rows of a port (layer = enum prog_port; "attn_in" from
+                 // PORT_ATTN; "q", "k", "v" from PORT_QKV: index 0, 1, 2)
     NPU_IN_COS,  // "cos" (1, head_dim, 1, S)
     NPU_IN_SIN,  // "sin"
     NPU_IN_MASK, // "mask" (1, keys, 1, S): 0 where the column sees the key, else NPU_MASK_OFF

@@ -1,0 +1,39 @@
+// The evaluator: runs an operation list on this CPU with the arithmetic of a rule set. Private to unit/npu.
+//
+// Values are floats that hold what the rule set stores (fp16 values, but for rule set fp32). Scratch memory is planned
+// by lifetimes when an evaluator is made; a run allocates nothing. Evaluators that never run at the same time may share
+// one piece of scratch (npu_eval_bind); inputs lie in it, so they are filled for every run.
+#pragma once
+#include "base/base.h"
+#include "unit/npu/npu_kernels.h"
+#include "unit/npu/npu_rules.h"
+#include "unit/npu/oplist.h"
+
+struct npu_eval;
+struct npu_eval_options {
+    const struct npu_rules *rules;
+    const struct npu_kernels *kernels; // NULL: the best here
+    struct team *team;                 // NULL: this thread alone
+    bool shared;                       // scratch and states are given by npu_eval_bind and npu_eval_state_bind
+};
+// l outlives the evaluator.
+enum tern_status npu_eval_create(struct npu_eval **out, const struct npu_list *l, const struct npu_eval_options *o,
+                                 struct tern_err *err);
+void npu_eval_free(struct npu_eval *e); // NULL is fine
+uint64_t npu_eval_scratch_bytes(const struct npu_eval *e);
+uint64_t npu_eval_bytes(const struct npu_eval *e); // without scratch
+void npu_eval_bind(struct npu_eval *e, void *scratch);
+void npu_eval_state_bind(struct npu_eval *e, int state, float *values); // kept by the caller from run to run
+float *npu_eval_state(struct npu_eval *e, int state);
+// Where an input is written before a run, or an output read after it.
+float *npu_eval_at(struct npu_eval *e, int tensor);
+void npu_eval_run(struct npu_eval *e);
+
+// What an op's results were, over all runs since the last clear, for calibration. Kept when observed.
+struct npu_site {
+    float max;          // largest finite magnitude
+    uint64_t n, n_over; // values; of them beyond fp16 (infinite and NaN too)
+    uint64_t n_tiny;    // of them not zero but below the smallest normal fp16 number
+};
+enum tern_status npu_eval_observe(struct npu_eval *e, bool on, struct tern_err *err);
+const struct npu_site *npu_eval_sites(const struct npu_eval *e); // [n_ops], NULL when not observed

@@ -1,0 +1,33 @@
+// Private to the evaluator's files.
+#pragma once
+#include "unit/npu/npu_eval.h"
+
+struct npu_place {
+    int root;       // tensor whose memory this one lies in
+    int64_t offset; // floats from its root's place
+    int64_t at;     // of a root: floats from the scratch; -1: outside (constants, states)
+};
+struct npu_eval {
+    const struct npu_list *list;
+    const struct npu_rules *rules;
+    const struct npu_kernels *k;
+    enum npu_fix fix;
+    struct team *team;
+    struct npu_place *place; // [n_tensors]
+    float **outside;         // [n_tensors] constants as floats (fp16 ones), states; else NULL
+    bool *is_view;           // [n_ops] nothing to do: the result lies where its source does
+    float *scratch;
+    uint64_t scratch_len; // floats
+    void *owned;          // scratch of its own, or NULL
+    uint64_t bytes;
+    struct npu_site *sites; // [n_ops], or NULL
+    struct npu_site *parts; // [members][n_ops] while observing
+    struct arena arena;
+};
+
+static inline float *eval_data(const struct npu_eval *e, int id) {
+    const struct npu_place *p = &e->place[id];
+    return (e->outside[p->root] ? e->outside[p->root] : e->scratch + e->place[p->root].at) + p->offset;
+}
+// This member's share of one op.
+void eval_op(struct npu_eval *e, const struct npu_op *op, const struct team_member *self);

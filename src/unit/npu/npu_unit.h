@@ -1,0 +1,84 @@
+// Private to the npu unit's driver: its objects, and how a step becomes inputs of a list and outputs become rows.
+//
+// The driver serves the contract of unit.h with stateless lists: keys, values and convolution frames of committed
+// positions go in, those of the window come out, and the host keeps them in the engine's pool. So forks, truncation,
+// saved sessions and commits work as on any unit, a window may begin at any position, and a larger bucket is entered
+// without moving anything. A program holds one list for each bucket; a step takes the smallest that holds its context.
+#pragma once
+#include "unit/npu/npu_eval.h"
+#include "unit/npu/npu_store.h"
+#include "unit/npu/oplist_lower.h"
+#include "unit/unit.h"
+
+#define NPU_WINDOW_MAX 128
+#define NPU_SEQS_MAX 32 // sequences with frames in one step
+#define NPU_BUCKETS_MAX 8
+#define NPU_BUCKET_FIRST 256
+#define NPU_CTX_DEFAULT 4096 // largest bucket; TERN_NPU_CTX overrides
+#define NPU_CTX_MAX (NPU_AXIS_MAX - NPU_WINDOW_MAX)
+
+struct unit {
+    struct unit_base base;
+    const struct npu_rules *rules;
+    const struct npu_kernels *kernels;
+    struct team *team;
+    int n_threads;
+    char detail[128];
+    float *scratch; // of all programs: one runs at a time
+    uint64_t scratch_bytes;
+    int n_alive; // buffers, weights, programs
+    uint64_t serial;
+    struct unit_counters counters;
+};
+struct unit_buffer {
+    uint8_t *host;
+    uint64_t bytes;
+    bool owned;
+};
+struct unit_weights {
+    const struct model *model;
+    enum prog_class numerics;
+    struct npu_store *store;
+    struct npu_scales scales;
+    double *rope_freq; // [head_dim / 2]
+};
+struct npu_variant { // one bucket
+    int bucket;
+    struct npu_list *list;
+    struct npu_eval *eval;
+};
+struct unit_program {
+    const struct prog *prog;
+    struct unit_weights *weights;
+    struct npu_variant variants[NPU_BUCKETS_MAX]; // rising
+    int n_variants;
+    int *state_index; // [n_layers] of the program's pools, by layer; -1
+    uint64_t bytes;
+};
+
+// npu_programs.c
+enum tern_status npu_program_compile(struct unit *u, struct unit_program **out, const struct prog *p,
+                                     struct unit_weights *w, struct tern_err *err);
+void npu_program_free(struct unit *u, struct unit_program *p);
+bool npu_program_estimate(const struct unit *u, const struct prog *p, uint64_t *bytes);
+// Buckets of a model on this machine, rising.
+int npu_buckets(const struct model *m, int out[NPU_BUCKETS_MAX]);
+
+// npu_step.c: one step on one variant.
+struct npu_call {
+    struct unit *u;
+    struct unit_program *p;
+    const struct npu_variant *v;
+    const struct step *s;
+    int column[STEP_SEQS_MAX]; // first cache column of each sequence; -1: it has none
+    int frame[STEP_SEQS_MAX];  // first frame column; -1
+};
+enum tern_status npu_call_begin(struct npu_call *c, struct tern_err *err); // chooses the variant, places sequences
+void npu_call_fill(struct npu_call *c);
+void npu_call_take(struct npu_call *c);
+// npu_state.c: between the engine's pools and a list's columns.
+void npu_cache_fill(const struct npu_call *c, int tensor);
+void npu_cache_store(const struct npu_call *c, int tensor);
+void npu_frames_fill(const struct npu_call *c, int tensor);
+void npu_frames_store(const struct npu_call *c, int tensor);
+void npu_commit(const struct unit_program *p, const struct step *s);
