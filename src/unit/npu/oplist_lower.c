@@ -201,7 +201,7 @@ static void output_layer(struct lowering *b, int id, enum npu_role role, int lay
     output(b, id, role, layer, NPU_NONE, name);
 }
 
-// ------------------------------------------------------------------------------------------------------------ attention
+// ----------------------------------------------------------------------------------------------------------- attention
 
 static int head_norm_rope(struct lowering *b, int x, int n_head, const struct tensor *norm, const char *name, int layer,
                           float factor) {
