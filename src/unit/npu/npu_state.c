@@ -1,7 +1,8 @@
-// Between the engine's state pools (prog.h) and columns of a list: keys and values by blocks, convolution rows by slots.
+// Between the engine's state pools (prog.h) and columns of a list: keys and values by blocks, convolution rows by
+// slots.
 //
-// Pools hold plain numbers in the model's channel order. Lists carry them times powers of two (npu_scales), in fp16, and
-// with the rows of a rotated head in halves when the model rotates pairs; both are undone here.
+// Pools hold plain numbers in the model's channel order. Lists carry them times powers of two (npu_scales), in fp16,
+// and with the rows of a rotated head in halves when the model rotates pairs; both are undone here.
 #include "base/base.h"
 #include <math.h>
 #include "unit/npu/npu_unit.h"
@@ -150,8 +151,8 @@ void npu_frames_fill(const struct npu_call *c, int tensor) {
     c->u->kernels->round(c->u->rules->half ? NPU_FIX_HALF : NPU_FIX_NONE, n * F, x, x);
 }
 
-// Row `to` of a slot from what a tap reads: a row of u (column-wise with stride S and factor, or row-wise), a stored row
-// of conv_in, or zeros. Slots may be the same: callers go from the oldest row on.
+// Row `to` of a slot from what a tap reads: a row of u (column-wise with stride S and factor, or row-wise), a stored
+// row of conv_in, or zeros. Slots may be the same: callers go from the oldest row on.
 static void slot_put(const struct step *s, const struct step_seq *q, int conv_index, int to, int tap, const float *u,
                      size_t stride, float factor) {
     const struct state_layout *l = &s->pool->layout;

@@ -1,8 +1,8 @@
 // A step as inputs of a list, and a list's outputs as what the step asked for.
 //
-// Columns of the window are the step's rows. Cache columns are those of the step's sequences, one behind the other, each
-// from a multiple of 32 on, so one list serves a chain, a tree, or many sequences: the mask says who sees what. Frames
-// are the stored convolution rows of each sequence.
+// Columns of the window are the step's rows. Cache columns are those of the step's sequences, one behind the other,
+// each from a multiple of 32 on, so one list serves a chain, a tree, or many sequences: the mask says who sees what.
+// Frames are the stored convolution rows of each sequence.
 #include "base/base.h"
 #include <math.h>
 #include "unit/npu/npu_unit.h"
@@ -189,7 +189,7 @@ static void fill_member(void *arg, const struct team_member *self) {
 
 void npu_call_fill(struct npu_call *c) { team_run(c->u->team, fill_member, c); }
 
-// -------------------------------------------------------------------------------------------------------------- results
+// ------------------------------------------------------------------------------------------------------------- results
 
 // Column of the head for each output: its own with "pick", else that of its row.
 static size_t head_column(const struct npu_call *c, int o) {

@@ -1,5 +1,5 @@
-// The npu unit's driver over the evaluator: agrees with the cpu unit's fp32 class; equal bits however a text is cut into
-// steps, as chain, tree or beside other sequences; state through verify and commit; planted faults are seen.
+// The npu unit's driver over the evaluator: agrees with the cpu unit's fp32 class; equal bits however a text is cut
+// into steps, as chain, tree or beside other sequences; state through verify and commit; planted faults are seen.
 #include "base/base.h"
 #include <math.h>
 #include <setjmp.h>
