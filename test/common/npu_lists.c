@@ -50,11 +50,11 @@ struct npu_list *npu_every_op(struct npu_store *s, const char *name, uint64_t se
     int square = npu_binary(l, NPU_OP_MUL, x, x);
     int mean = npu_reduce(l, NPU_OP_MEAN, square, 1);
     int r = npu_unary(l, NPU_OP_RSQRT, npu_binary(l, NPU_OP_ADD, mean, scalar(l, s, 1e-5f)));
-    int h = npu_binary(l, NPU_OP_MUL, npu_binary(l, NPU_OP_MUL, x, r), vector(l, s, "norm", C, &seed));
-    int up = npu_conv(l, h, matrix(l, s, "up", 96, C, &seed)),
-        gate = npu_conv(l, h, matrix(l, s, "gate", 96, C, &seed));
-    int y =
-        npu_conv(l, npu_binary(l, NPU_OP_MUL, npu_unary(l, NPU_OP_SILU, gate), up), matrix(l, s, "down", C, 96, &seed));
+    int h = npu_binary(l, NPU_OP_MUL, npu_binary(l, NPU_OP_MUL, x, r), vector(l, s, "every.norm", C, &seed));
+    int up = npu_conv(l, h, matrix(l, s, "every.up", 96, C, &seed)),
+        gate = npu_conv(l, h, matrix(l, s, "every.gate", 96, C, &seed));
+    int y = npu_conv(l, npu_binary(l, NPU_OP_MUL, npu_unary(l, NPU_OP_SILU, gate), up),
+                     matrix(l, s, "every.down", C, 96, &seed));
     x = npu_binary(l, NPU_OP_ADD, x, y);
     // states: one blended, one shifted through a product with an input
     int now = npu_binary(l, NPU_OP_ADD, npu_binary(l, NPU_OP_MUL, old, scalar(l, s, 0.5f)), h);
@@ -83,7 +83,7 @@ struct npu_list *npu_every_op(struct npu_store *s, const char *name, uint64_t se
     }
     int attn = npu_concat(l, 1, heads, 2);
     // head: maximum and index of two subranges of 100
-    int logits = npu_conv(l, attn, matrix(l, s, "head", 200, C, &seed));
+    int logits = npu_conv(l, attn, matrix(l, s, "every.head", 200, C, &seed));
     int parts = npu_reshape(l, logits, 4, (int32_t[]){1, 2, 100, S});
     int max = npu_reshape(l, npu_reduce(l, NPU_OP_REDUCE_MAX, parts, 2), 4, (int32_t[]){1, 2, 1, S});
     int arg = npu_reshape(l, npu_reduce(l, NPU_OP_ARGMAX, parts, 2), 4, (int32_t[]){1, 2, 1, S});

@@ -113,8 +113,8 @@ static void fill_fails(struct asset_folder *f, const struct npu_list *const *l, 
 }
 
 #define BLOCKS                                                         \
-    "{\"name\":\"up\",\"part\":\"scale\",\"offset\":7,\"bytes\":192}," \
-    "{\"name\":\"norm\",\"part\":\"half\",\"offset\":207,\"bytes\":128}"
+    "{\"name\":\"every.up\",\"part\":\"scale\",\"offset\":7,\"bytes\":192}," \
+    "{\"name\":\"every.norm\",\"part\":\"half\",\"offset\":207,\"bytes\":128}"
 #define BLOCKS_BYTES (22 + 192 + 128)
 
 static void test_damage(void **state) {
@@ -137,16 +137,16 @@ static void test_damage(void **state) {
     fill_fails(&f, &one, TERN_BAD_FORMAT, "the skeleton is too short");
     small_template(&f, &one, BLOCKS, BLOCKS_BYTES - 1);
     fill_fails(&f, &one, TERN_BAD_FORMAT, "the skeleton is too long");
-    small_template(&f, &one, "{\"name\":\"up\",\"part\":\"scale\",\"offset\":7,\"bytes\":191}", 22 + 191);
-    fill_fails(&f, &one, TERN_MISMATCH, "the template has 191 bytes for 'up', the model 192");
-    small_template(&f, &one, "{\"name\":\"norm\",\"part\":\"q\",\"offset\":7,\"bytes\":64}", 22 + 64);
-    fill_fails(&f, &one, TERN_MISMATCH, "the template has 64 bytes for 'norm', the model 0");
-    small_template(&f, &one, "{\"name\":\"nobody\",\"part\":\"q\",\"offset\":7,\"bytes\":64}", 22 + 64);
-    fill_fails(&f, &one, TERN_MISMATCH, "wants a weight 'nobody'");
-    small_template(&f, &one, "{\"name\":\"up\",\"part\":\"z\",\"offset\":7,\"bytes\":1}", 23);
+    small_template(&f, &one, "{\"name\":\"every.up\",\"part\":\"scale\",\"offset\":7,\"bytes\":191}", 22 + 191);
+    fill_fails(&f, &one, TERN_MISMATCH, "the template has 191 bytes for 'every.up', the model 192");
+    small_template(&f, &one, "{\"name\":\"every.norm\",\"part\":\"q\",\"offset\":7,\"bytes\":64}", 22 + 64);
+    fill_fails(&f, &one, TERN_MISMATCH, "the template has 64 bytes for 'every.norm', the model 0");
+    small_template(&f, &one, "{\"name\":\"every.nobody\",\"part\":\"q\",\"offset\":7,\"bytes\":64}", 22 + 64);
+    fill_fails(&f, &one, TERN_MISMATCH, "wants a weight 'every.nobody'");
+    small_template(&f, &one, "{\"name\":\"every.up\",\"part\":\"z\",\"offset\":7,\"bytes\":1}", 23);
     fill_fails(&f, &one, TERN_BAD_FORMAT, "part 'z'");
-    small_template(&f, &one, BLOCKS ",{\"name\":\"up\",\"part\":\"q\",\"offset\":300,\"bytes\":9}", 400);
-    fill_fails(&f, &one, TERN_BAD_FORMAT, "block 2 (up) does not follow the one before");
+    small_template(&f, &one, BLOCKS ",{\"name\":\"every.up\",\"part\":\"q\",\"offset\":300,\"bytes\":9}", 400);
+    fill_fails(&f, &one, TERN_BAD_FORMAT, "block 2 (every.up) does not follow the one before");
     small_template(&f, &one, BLOCKS, 100);
     fill_fails(&f, &one, TERN_BAD_FORMAT, "the blocks end at byte 335 of 100");
     // Another geometry.
