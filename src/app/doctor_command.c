@@ -10,6 +10,11 @@ static void feature_print(void *arg, const char *feature, bool present, bool use
     out_putf("  %-18s %-8s %-8s %s\n", feature, present ? "present" : "-", used ? "used" : "-", note ? note : "");
 }
 
+static void backend_print(void *arg, const char *name, bool usable, const char *note) {
+    (void)arg;
+    out_putf("  %-8s %-8s %s\n", name, usable ? "usable" : "no", note);
+}
+
 static void units_print(void) {
     out_puts("units:\n");
     for (const struct unit_driver *const *d = unit_drivers; *d; d++) {
@@ -48,6 +53,8 @@ static int doctor_main(const struct command *c, int argc, char **argv) {
              bytes_format(os_ram_available(), available));
     cache_print();
     units_print();
+    out_puts("runtimes of the npu unit (npu:NAME):\n");
+    unit_npu_backends_each(backend_print, NULL);
     out_puts("instruction sets:\n");
     unit_cpu_features_each(feature_print, NULL);
     if (env_get("TERN_CPU")) out_putf("TERN_CPU=%s bounds them\n", env_get("TERN_CPU"));

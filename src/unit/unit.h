@@ -20,7 +20,8 @@ struct unit_options {
     bool pin;
     const char
         *isa; // cpu: upper bound on the instruction set ("scalar", "avx2", "avx512", …); NULL: TERN_CPU, else all
-    const char *variant; // npu: rule set ("ane-m1"); unit_open sets it from what follows a colon in the name
+    const char *
+        variant; // npu: rule set ("ane-m1") or back end ("ort", "openvino:NPU"); unit_open sets it from what follows a colon in the name
 };
 struct unit_caps {
     const char *name;   // "cpu"
@@ -132,6 +133,8 @@ enum tern_status pack_cache_list(void (*fn)(void *arg, const struct pack_cache_e
 // Removes the oldest entries until the folder holds at most bytes_max; unsound ones always. Reports what went.
 enum tern_status pack_cache_prune(uint64_t bytes_max, void (*fn)(void *arg, const struct pack_cache_entry *e),
                                   void *arg, struct tern_err *err);
+// The runtimes that the npu unit can use ("ort"), for `tern doctor`: opens each; note says what was found, or why not.
+void unit_npu_backends_each(void (*fn)(void *arg, const char *name, bool usable, const char *note), void *arg);
 // What this CPU has and what is used, for `tern doctor`: calls fn per row ("AVX-512 VNNI", present, usable, note).
 void unit_cpu_features_each(void (*fn)(void *arg, const char *feature, bool present, bool used, const char *note),
                             void *arg);

@@ -26,7 +26,7 @@ static const char *list_name(const struct prog *p, int bucket, bool picks, char 
 }
 
 static enum tern_status variant_make(struct unit *u, struct npu_variant *v, const struct prog *p, struct npu_store *s,
-                                     const struct npu_scales *scales, struct tern_err *err) {
+                                     const struct npu_scales *scales, uint64_t *bytes, struct tern_err *err) {
     const struct model_hyper *h = p->hyper;
     int S = int_round_up(p->spec.window, NPU_BLOCK), R = int_round_up(MAX(p->n_out_max, 1), NPU_BLOCK);
     int seqs = MIN(p->spec.window, NPU_SEQS_MAX);
@@ -40,11 +40,13 @@ static enum tern_status variant_make(struct unit *u, struct npu_variant *v, cons
                                   .scales = scales};
     TRY(npu_lower(&v->list, p, s, &o, err));
     struct npu_eval_options eo = {.rules = u->rules, .kernels = u->kernels, .team = u->team, .shared = true};
-    return npu_eval_create(&v->eval, v->list, &eo, err);
+    TRY(npu_eval_create(&v->eval, v->list, &eo, err));
+    return u->remote ? npu_remote_make(u, v, bytes, err) : TERN_OK;
 }
 
-static void variants_free(struct unit_program *c) {
+static void variants_free(struct unit *u, struct unit_program *c) {
     for (int i = 0; i < c->n_variants; i++) {
+        npu_remote_free(u, &c->variants[i]);
         npu_eval_free(c->variants[i].eval);
         npu_list_free(c->variants[i].list);
     }
@@ -59,7 +61,7 @@ static enum tern_status variants_make(struct unit *u, struct unit_program *c, st
     for (int i = 0; i < n; i++) {
         struct npu_variant *v = &c->variants[c->n_variants++];
         *v = (struct npu_variant){.bucket = buckets[i]};
-        TRY(variant_make(u, v, c->prog, s, scales, err));
+        TRY(variant_make(u, v, c->prog, s, scales, &c->bytes, err));
         c->bytes += npu_eval_bytes(v->eval);
         *scratch = MAX(*scratch, npu_eval_scratch_bytes(v->eval));
     }
@@ -111,7 +113,7 @@ enum tern_status npu_program_compile(struct unit *u, struct unit_program **out, 
 
 void npu_program_free(struct unit *u, struct unit_program *p) {
     if (!p) return;
-    variants_free(p);
+    variants_free(u, p);
     mem_free(p->state_index);
     mem_free(p);
     u->n_alive--;
@@ -122,11 +124,12 @@ bool npu_program_estimate(const struct unit *u, const struct prog *p, uint64_t *
     struct npu_store *s = NULL;
     struct unit_program c = {.prog = p};
     struct unit copy = *u; // evaluators only borrow its rules, kernels and team
+    copy.remote = NULL;
     uint64_t scratch = 0;
     *bytes = 0;
     if (npu_store_create(&s, p->model, NPU_FORMAT_NONE, NULL) != TERN_OK) return true;
     if (variants_make(&copy, &c, s, NULL, &scratch, NULL) == TERN_OK) *bytes = c.bytes;
-    variants_free(&c);
+    variants_free(&copy, &c);
     npu_store_free(s);
     return true;
 }

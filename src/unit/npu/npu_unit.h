@@ -5,6 +5,7 @@
 // saved sessions and commits work as on any unit, a window may begin at any position, and a larger bucket is entered
 // without moving anything. A program holds one list for each bucket; a step takes the smallest that holds its context.
 #pragma once
+#include "unit/npu/npu_backend.h"
 #include "unit/npu/npu_eval.h"
 #include "unit/npu/npu_store.h"
 #include "unit/npu/oplist_lower.h"
@@ -24,6 +25,8 @@ struct unit {
     struct team *team;
     int n_threads;
     char detail[128];
+    const struct npu_backend_driver *remote_driver; // of a variant that is a back end (pack_unit.c), or NULL
+    struct npu_backend *remote;
     float *scratch; // of all programs: one runs at a time
     uint64_t scratch_bytes;
     int n_alive; // buffers, weights, programs
@@ -45,7 +48,8 @@ struct unit_weights {
 struct npu_variant { // one bucket
     int bucket;
     struct npu_list *list;
-    struct npu_eval *eval;
+    struct npu_eval *eval;     // over a back end: only the memory of inputs and outputs
+    struct npu_remote *remote; // the list compiled by the back end, or NULL
 };
 struct unit_program {
     const struct prog *prog;
@@ -82,3 +86,11 @@ void npu_cache_store(const struct npu_call *c, int tensor);
 void npu_frames_fill(const struct npu_call *c, int tensor);
 void npu_frames_store(const struct npu_call *c, int tensor);
 void npu_commit(const struct unit_program *p, const struct step *s);
+
+// pack_unit.c: the unit over a back end.
+bool npu_remote_is(const char *variant); // does it begin with a back end's name?
+enum tern_status npu_remote_open(struct unit *u, const char *variant, int n_threads, struct tern_err *err);
+void npu_remote_close(struct unit *u);
+enum tern_status npu_remote_make(struct unit *u, struct npu_variant *v, uint64_t *bytes, struct tern_err *err);
+void npu_remote_free(struct unit *u, struct npu_variant *v);
+enum tern_status npu_remote_run(struct unit *u, const struct npu_variant *v, struct tern_err *err);

@@ -1,7 +1,8 @@
 // The npu unit's driver table: opening and closing, buffers (host memory), weights, submission.
 //
 // Which arithmetic it computes with is the variant behind the colon of its name: "npu" is coreai-linux, "npu:ane-m1"
-// what is published of that engine, "npu:fp32" the program's meaning (npu_rules.h). Steps run to their end in submit.
+// what is published of that engine, "npu:fp32" the program's meaning (npu_rules.h); "npu:ort", "npu:openvino" and
+// "npu:coreai" run programs on those runtimes (pack_unit.c). Steps run to their end in submit.
 #include "base/base.h"
 #include "unit/npu/npu_unit.h"
 
@@ -30,9 +31,15 @@ static enum tern_status npu_open(struct unit **out, const struct unit_options *o
     u->kernels = npu_kernels_get(o->isa ? o->isa : env_get("TERN_CPU"));
     struct team_options team = {.n_threads = o->n_threads, .pin = o->pin};
     enum tern_status status;
-    TRY_GOTO(rules_choose(u, o->variant, err), fail);
+    bool is_remote = npu_remote_is(o->variant);
+    TRY_GOTO(rules_choose(u, is_remote ? NULL : o->variant, err), fail);
     TRY_GOTO(team_create(&u->team, &team, err), fail);
     u->n_threads = team_size(u->team);
+    if (is_remote) {
+        TRY_GOTO(npu_remote_open(u, o->variant, u->n_threads, err), fail);
+        *out = u;
+        return TERN_OK;
+    }
     struct tern_err text;
     err_set(&text, TERN_OK, "evaluator, rules %s (%s), %s, %d thread%s", u->rules->name, u->rules->note,
             u->kernels->isa, u->n_threads, u->n_threads == 1 ? "" : "s");
@@ -41,6 +48,7 @@ static enum tern_status npu_open(struct unit **out, const struct unit_options *o
     *out = u;
     return TERN_OK;
 fail:
+    team_free(u->team);
     mem_free(u);
     return status;
 }
@@ -49,6 +57,7 @@ static void npu_close(struct unit *u) {
     if (!u) return;
     if (u->n_alive != 0) TERN_BUG("npu unit closed with %d buffers, weights or programs alive", u->n_alive);
     if (u->scratch) mem_unmap(u->scratch, (size_t)u->scratch_bytes);
+    npu_remote_close(u);
     team_free(u->team);
     mem_free(u);
 }
@@ -60,7 +69,7 @@ static void npu_caps(const struct unit *u, struct unit_caps *out) {
                               .n_threads = u->n_threads,
                               .host_memory = true,
                               .cost_follows_rows = false,
-                              .deterministic = true,
+                              .deterministic = !u->remote, // of a runtime nobody promises it
                               .state_tag = STATE_CPU_V1,
                               .window_max = NPU_WINDOW_MAX};
 }
@@ -240,7 +249,10 @@ static enum tern_status npu_submit(struct unit *u, struct unit_program *p, const
         TRY(npu_call_begin(&c, err));
         npu_eval_bind(c.v->eval, u->scratch);
         npu_call_fill(&c);
-        npu_eval_run(c.v->eval);
+        if (c.v->remote)
+            TRY(npu_remote_run(u, c.v, err));
+        else
+            npu_eval_run(c.v->eval);
         npu_call_take(&c);
     }
     u->counters.n_steps++;

@@ -1,0 +1,132 @@
+// The npu unit over a back end: "npu:ort", "npu:openvino:NPU", "npu:ort:QNN". Programs, inputs and results are those of
+// the evaluator's unit; what runs a list is the runtime. Inputs are made in the evaluator's float memory and rounded to
+// fp16 on the way in, results go back to where the evaluator would have put them, so there is one driver for all.
+#include "unit/npu/npu_unit.h"
+#include <stdio.h>
+
+struct npu_remote {
+    struct npu_compiled *compiled;
+    struct npu_binding *binding;
+    void **inputs, **outputs; // [n_inputs], [n_outputs] fp16
+    struct arena arena;
+};
+
+bool npu_remote_is(const char *variant) {
+    const struct npu_backend_driver *d;
+    char name[32];
+    size_t n = variant ? strcspn(variant, ":") : 0;
+    if (n == 0 || n >= sizeof name) return false;
+    memcpy(name, variant, n);
+    name[n] = 0;
+    return npu_backend_find(&d, name, NULL) == TERN_OK;
+}
+
+enum tern_status npu_remote_open(struct unit *u, const char *variant, int n_threads, struct tern_err *err) {
+    char name[32];
+    size_t n = strcspn(variant, ":");
+    struct npu_backend_options o = {.n_threads = n_threads,
+                                    .provider = variant[n] ? variant + n + 1 : NULL,
+                                    .plugin = env_get("TERN_ORT_PLUGIN"),
+                                    .asset = env_get("TERN_COREAI_ASSET")};
+    memcpy(name, variant, n); // npu_remote_is found it, so it fits
+    name[n] = 0;
+    TRY(npu_backend_find(&u->remote_driver, name, err));
+    if (u->remote_driver == &npu_coreai_backend && !o.asset)
+        return err_set(
+            err, TERN_INVALID_ARGUMENT,
+            "npu unit: Core AI runs programs compiled before: TERN_COREAI_ASSET=DIR/model.aimodel names what "
+            "`tern compile --npu --backend coreai -o DIR` wrote");
+    TRY(u->remote_driver->open(&u->remote, &o, err));
+    const struct npu_backend_info *info = &npu_backend_base_of(u->remote)->info;
+    snprintf(u->detail, sizeof u->detail, "%s %s on %s", u->remote_driver->title, info->version, info->provider);
+    return TERN_OK;
+}
+
+void npu_remote_close(struct unit *u) {
+    if (u->remote) u->remote_driver->close(u->remote);
+    u->remote = NULL;
+}
+
+static void **buffers_make(struct npu_remote *r, const struct npu_list *l, const int *ids, int n) {
+    void **out = arena_calloc(&r->arena, (size_t)MAX(n, 1), sizeof *out);
+    for (int i = 0; out && i < n; i++) {
+        out[i] = arena_calloc(&r->arena, (size_t)npu_tensor_len(&l->tensors[ids[i]]), 2);
+        if (!out[i]) return NULL;
+    }
+    return out;
+}
+
+enum tern_status npu_remote_make(struct unit *u, struct npu_variant *v, uint64_t *bytes, struct tern_err *err) {
+    struct npu_remote *r = mem_calloc(1, sizeof *r);
+    enum tern_status status;
+    if (!r) return err_set(err, TERN_NO_MEMORY, "npu unit: no memory for %s", v->list->name);
+    v->remote = r;
+    arena_init(&r->arena, 0);
+    r->inputs = buffers_make(r, v->list, v->list->inputs, v->list->n_inputs);
+    r->outputs = buffers_make(r, v->list, v->list->outputs, v->list->n_outputs);
+    if (!r->inputs || !r->outputs)
+        return err_set(err, TERN_NO_MEMORY, "npu unit: no memory for the buffers of %s", v->list->name);
+    struct npu_buffers io = {.inputs = r->inputs, .outputs = r->outputs};
+    status = u->remote_driver->compile(u->remote, &r->compiled, v->list, err);
+    if (status == TERN_OK) status = u->remote_driver->bind(r->compiled, &r->binding, &io, err);
+    if (status != TERN_OK) err_prefix(err, "bucket %d", v->bucket);
+    *bytes += r->arena.bytes_total;
+    return status;
+}
+
+void npu_remote_free(struct unit *u, struct npu_variant *v) {
+    struct npu_remote *r = v->remote;
+    if (!r) return;
+    if (r->binding) u->remote_driver->unbind(r->binding);
+    if (r->compiled) u->remote_driver->free(r->compiled);
+    arena_release(&r->arena);
+    mem_free(r);
+    v->remote = NULL;
+}
+
+struct halves {
+    const struct npu_variant *v;
+    bool in;
+};
+
+static void halves_member(void *arg, const struct team_member *self) {
+    const struct halves *h = arg;
+    const struct npu_list *l = h->v->list;
+    int n = h->in ? l->n_inputs : l->n_outputs;
+    for (int i = self->index; i < n; i += self->n) {
+        int id = h->in ? l->inputs[i] : l->outputs[i];
+        float *x = npu_eval_at(h->v->eval, id);
+        uint16_t *half = h->in ? h->v->remote->inputs[i] : h->v->remote->outputs[i];
+        int64_t len = npu_tensor_len(&l->tensors[id]);
+        if (h->in)
+            for (int64_t k = 0; k < len; k++) half[k] = f32_to_f16(x[k]);
+        else
+            for (int64_t k = 0; k < len; k++) x[k] = f16_to_f32(half[k]);
+    }
+}
+
+enum tern_status npu_remote_run(struct unit *u, const struct npu_variant *v, struct tern_err *err) {
+    struct halves h = {v, true};
+    team_run(u->team, halves_member, &h);
+    TRY(u->remote_driver->run(v->remote->binding, err));
+    h.in = false;
+    team_run(u->team, halves_member, &h);
+    return TERN_OK;
+}
+
+void unit_npu_backends_each(void (*fn)(void *arg, const char *name, bool usable, const char *note), void *arg) {
+    for (int i = 0; npu_backends[i]; i++) {
+        const struct npu_backend_driver *d = npu_backends[i];
+        struct npu_backend *b = NULL;
+        struct npu_backend_options o = {.n_threads = 1};
+        struct tern_err err, note;
+        if (d->open(&b, &o, &err) != TERN_OK) {
+            fn(arg, d->name, false, err.message);
+            continue;
+        }
+        const struct npu_backend_info *info = &npu_backend_base_of(b)->info;
+        err_set(&note, TERN_OK, "%s %s, %s (%s)", d->title, info->version, info->provider, info->library);
+        fn(arg, d->name, true, note.message);
+        d->close(b);
+    }
+}
