@@ -112,7 +112,7 @@ static void fill_fails(struct asset_folder *f, const struct npu_list *const *l, 
     assert_false(os_stat_get(&st, path)); // what is not whole does not look so
 }
 
-#define BLOCKS                                                         \
+#define BLOCKS                                                               \
     "{\"name\":\"every.up\",\"part\":\"scale\",\"offset\":7,\"bytes\":192}," \
     "{\"name\":\"every.norm\",\"part\":\"half\",\"offset\":207,\"bytes\":128}"
 #define BLOCKS_BYTES (22 + 192 + 128)
