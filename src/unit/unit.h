@@ -20,8 +20,8 @@ struct unit_options {
     bool pin;
     const char
         *isa; // cpu: upper bound on the instruction set ("scalar", "avx2", "avx512", …); NULL: TERN_CPU, else all
-    const char *
-        variant; // npu: rule set ("ane-m1") or back end ("ort", "openvino:NPU"); unit_open sets it from what follows a colon in the name
+    // npu: a rule set ("ane-m1") or a back end ("ort", "openvino:NPU"); what follows a colon in unit_open's name
+    const char *variant;
 };
 struct unit_caps {
     const char *name;   // "cpu"
