@@ -143,7 +143,8 @@ static int64_t whole_of(const struct decimal *d) {
 
 static bool whole_to_nfa(struct nfa *n, const struct number_range *r, const struct decimal *lo,
                          const struct decimal *hi, int32_t from, int32_t to) {
-    const int64_t most = 999999999999999999;
+    // Remainders are often taken of doubles: then no more digits than these hold.
+    const int64_t most = r->multiple_of > 1 ? 999999999999999 : 999999999999999999;
     int64_t a = -most, z = most;
     if (lo) { // the ceiling; one more when the bound itself is out
         a = whole_of(lo);

@@ -6,7 +6,8 @@
 #define INDENT_MAX 64 // blanks behind a line break
 
 void schema_init(struct schema *s, struct grammar_builder *b, struct buf *note) {
-    *s = (struct schema){.b = b, .note = note, .string_start = GRAMMAR_NONE, .blank = GRAMMAR_NONE};
+    *s = (struct schema){
+        .b = b, .note = note, .string_start = GRAMMAR_NONE, .blank = GRAMMAR_NONE, .indent = GRAMMAR_NONE};
     arena_init(&s->arena, SCHEMA_ARENA_MAX);
     buf_init(&s->path, 4096);
 }
@@ -20,17 +21,30 @@ void schema_release(struct schema *s) {
     mem_free(s->table);
 }
 
+int32_t schema_indent(struct schema *s) {
+    if (s->indent >= 0) return s->indent;
+    int32_t rule = grammar_rule(s->b, 0, INDENT_MAX), start = grammar_node(s->b), more = grammar_node(s->b);
+    if (s->b->status != TERN_OK) return GRAMMAR_NONE;
+    s->b->g->rules[rule].start = start;
+    s->b->g->nodes[more].accept = true;
+    int32_t froms[] = {start, more};
+    for (size_t i = 0; i < ARRAY_LEN(froms); i++) {
+        grammar_edge(s->b, froms[i], ' ', ' ', more, EDGE_COUNT, GRAMMAR_NONE);
+        grammar_edge(s->b, froms[i], '\t', '\t', more, EDGE_COUNT, GRAMMAR_NONE);
+    }
+    return s->indent = rule;
+}
+
 int32_t schema_blank(struct schema *s) {
     if (s->blank >= 0) return s->blank;
-    int32_t rule = grammar_rule(s->b, 0, INDENT_MAX), start = grammar_node(s->b), one = grammar_node(s->b);
+    int32_t rule = grammar_rule(s->b, 0, COUNT_FREE), start = grammar_node(s->b), end = grammar_node(s->b);
     int32_t line = grammar_node(s->b);
     if (s->b->status != TERN_OK) return GRAMMAR_NONE;
     s->b->g->rules[rule].start = start;
-    s->b->g->nodes[one].accept = s->b->g->nodes[line].accept = true;
-    grammar_edge(s->b, start, ' ', ' ', one, 0, GRAMMAR_NONE);
+    s->b->g->nodes[end].accept = s->b->g->nodes[line].accept = true;
+    grammar_edge(s->b, start, ' ', ' ', end, 0, GRAMMAR_NONE);
     grammar_edge(s->b, start, '\n', '\n', line, 0, GRAMMAR_NONE);
-    grammar_edge(s->b, line, ' ', ' ', line, EDGE_COUNT, GRAMMAR_NONE);
-    grammar_edge(s->b, line, '\t', '\t', line, EDGE_COUNT, GRAMMAR_NONE);
+    grammar_call(s->b, line, schema_indent(s), end, false);
     return s->blank = rule;
 }
 

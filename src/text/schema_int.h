@@ -54,7 +54,7 @@ struct schema {
     bool closed;             // objects that say nothing of other keys have none
     bool python;             // True, False, None
     int32_t string_start;    // nodes that all strings share; GRAMMAR_NONE: not yet made
-    int32_t blank;           // rule of the white space between values
+    int32_t blank, indent;   // rules of the white space between values; GRAMMAR_NONE: not yet made
     int32_t key_from, n_key; // nodes of a free key: copied into each open object
 };
 
@@ -82,7 +82,8 @@ int32_t schema_keywords_rule(struct schema *s, int32_t node);
 bool parts_add(struct schema *s, struct parts *parts, int32_t node);
 bool schema_build(struct schema *s); // all bodies
 void schema_note(struct schema *s, int32_t node, const char *text);
-int32_t schema_blank(struct schema *s); // at most one blank, or a line break and an indentation
+int32_t schema_blank(struct schema *s);  // rule: one blank, or a line break and an indentation
+int32_t schema_indent(struct schema *s); // rule: some blanks or tabs
 
 enum value_type {
     TYPE_NULL = 1,

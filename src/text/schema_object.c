@@ -324,6 +324,16 @@ static bool trie_build(struct object *o, const struct g_object *g) {
 
 // -------------------------------------------------------------------------------------------------------- the frame
 
+// White space behind the last value: only where the object may be closed, since nothing else could follow.
+static void closing_blanks(struct object *o, int32_t guard, int32_t closing, int32_t end) {
+    struct grammar_builder *b = o->s->b;
+    int32_t line = grammar_node(b);
+    grammar_edge(b, o->value_end, ' ', ' ', closing, EDGE_KEYED, guard);
+    grammar_edge(b, o->value_end, '\n', '\n', line, EDGE_KEYED, guard);
+    grammar_edge(b, line, '}', '}', end, EDGE_KEYED | EDGE_KEY, guard);
+    grammar_call(b, line, schema_indent(o->s), closing, false);
+}
+
 static bool frame_build(struct object *o, const struct g_object *g, int32_t rule) {
     struct grammar_builder *b = o->s->b;
     int32_t start = grammar_node(b), inside = grammar_node(b), blank = grammar_node(b), end = grammar_node(b);
@@ -344,7 +354,7 @@ static bool frame_build(struct object *o, const struct g_object *g, int32_t rule
         grammar_edge(b, ends[i], '}', '}', end, EDGE_KEYED | EDGE_KEY, close);
     }
     grammar_edge(b, o->value_end, ',', ',', comma, EDGE_KEYED, any);
-    grammar_call(b, o->value_end, blanks, closing, false);
+    closing_blanks(o, close, closing, end);
     grammar_call(b, comma, blanks, next, false);
     return b->status == TERN_OK;
 }
