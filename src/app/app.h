@@ -73,6 +73,17 @@ struct str builtin_model(const char **path);
 bool draft_mode_find(const char *name, enum tern_draft *out);
 #define DRAFT_MODE_NAMES "off, chain, tree, ngram, auto"
 
+struct constraint_opts {
+    const char *schema, *grammar, *regex, *choice, *tool_choice;
+    bool json_object;
+};
+#define CONSTRAINT_OPTS_N 7
+void constraint_opts_table(struct constraint_opts *o, struct opt table[CONSTRAINT_OPTS_N]);
+int constraint_opts_check(const struct command *c, const struct constraint_opts *o, bool has_tools);
+// Opens what is asked for (*opened); notes go to stderr. 0, or the exit code after telling.
+int constraint_open_told(const struct command *c, const struct constraint_opts *o, struct tern_engine *e,
+                         struct str tools, struct tern_constraint *out, bool *opened);
+
 struct sample_opts {
     struct tern_request_options request;
     struct opt_texts stop;

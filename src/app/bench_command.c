@@ -10,6 +10,7 @@
 
 #include "bench_ceiling.h"
 #include "bench_curve.h"
+#include "bench_mask.h"
 #include "bench_peers.h"
 #include "bench_replay.h"
 #include "bench_spec.h"
@@ -26,7 +27,7 @@ struct bench_opts {
     bool skip_loops;
     int warm; // prompt tokens of the uncounted request; -1: all
     bool json, spec, no_ceilings;
-    bool rows, busy;
+    bool rows, busy, mask;
     const char *depths, *batch; // lists
     struct peers_opts peers;    // dir NULL: none
 };
@@ -230,6 +231,7 @@ static int bench_dispatch(const struct command *c, struct bench_opts *o) {
     if (o->record) return usage_error(c, "--record goes with --replay");
     if ((o->prompts || o->n_each || o->modes || o->skip_loops) && !o->spec)
         return usage_error(c, "--prompts, --each and --modes go with --spec");
+    if (o->mask && (o->spec || o->shape)) return usage_error(c, "--mask is a bench of its own, with a tokenizer");
     if (o->spec && o->shape) return usage_error(c, "--spec needs a model that writes text, not a shape");
     if (o->peers.dir || o->peers.size || o->peers.out || o->peers.limit_s) return peers_run(c, o);
     if (o->n_answer < 0) o->n_answer = o->spec ? 160 : 128;
@@ -252,7 +254,10 @@ static int bench_dispatch(const struct command *c, struct bench_opts *o) {
                                        .n_each = o->n_each,
                                        .repeats = o->repeats,
                                        .json = o->json};
-    if (code == 0) code = o->spec ? bench_spec_run(c, &so, e) : bench_run(c, o, e);
+    if (code == 0 && o->mask)
+        code = bench_mask_run(c, e, o->json);
+    else if (code == 0)
+        code = o->spec ? bench_spec_run(c, &so, e) : bench_run(c, o, e);
     tern_engine_close(e);
     return code;
 }
@@ -275,6 +280,7 @@ static int bench_main(const struct command *c, int argc, char **argv) {
          "instead: steps of 1 to 64 rows behind --depth tokens (default 512)"},
         {"--batch", 0, "N,N…", OPT_TEXT, &o.batch, 0, 0, "instead: so many sequences decoded together"},
         {"--busy", 0, NULL, OPT_FLAG, &o.busy, 0, 0, "instead: decode beside another busy process"},
+        {"--mask", 0, NULL, OPT_FLAG, &o.mask, 0, 0, "instead: constraints over the model's vocabulary"},
         {"--repeats", 'r', "N", OPT_INT, &o.repeats, 1, BENCH_REPEATS_MAX, "counted repetitions (default 5)"},
         {"--json", 0, NULL, OPT_FLAG, &o.json, 0, 0, "one JSON object"},
         {"--warm", 0, "N", OPT_INT, &o.warm, 1, 1 << 20,

@@ -8,6 +8,7 @@
 struct run_opts {
     struct model_opts model;
     struct sample_opts sample;
+    struct constraint_opts constraint;
     const char *prompt, *file, *system, *tools_file;
     bool raw, special, json, stats;
 };
@@ -144,6 +145,8 @@ static int run_main(const struct command *c, int argc, char **argv) {
     struct opt model_rows[MODEL_OPTS_N], sample_rows[SAMPLE_OPTS_N];
     model_opts_table(&o.model, model_rows);
     sample_opts_table(&o.sample, sample_rows);
+    struct opt constraint_rows[CONSTRAINT_OPTS_N];
+    constraint_opts_table(&o.constraint, constraint_rows);
     const struct opt rows[] = {
         {"--prompt", 'p', "TEXT", OPT_TEXT, &o.prompt, 0, 0, "the prompt (or give it as the argument)"},
         {"--file", 'f', "FILE", OPT_TEXT, &o.file, 0, 0, "read the prompt from a file (-: standard input)"},
@@ -154,10 +157,12 @@ static int run_main(const struct command *c, int argc, char **argv) {
         {"--json", 0, NULL, OPT_FLAG, &o.json, 0, 0, "one JSON object with answer, counts and timings"},
         {"--stats", 0, NULL, OPT_FLAG, &o.stats, 0, 0, "a line of counts and speeds on stderr"},
         {0}};
-    const struct opt *const tables[] = {rows, sample_rows, model_rows, NULL};
+    const struct opt *const tables[] = {rows, constraint_rows, sample_rows, model_rows, NULL};
     int n_args, code;
     if (!opts_parse(c, tables, argc, argv, &n_args, &code)) return code;
     sample_opts_apply(&o.sample);
+    code = constraint_opts_check(c, &o.constraint, o.tools_file != NULL);
+    if (code != 0) return code;
     if (n_args > 1) return usage_error(c, "one prompt expected; put it in quotes");
     if (n_args == 1 && o.prompt) return usage_error(c, "give the prompt once");
     const char *text = o.prompt ? o.prompt : n_args == 1 && strcmp(argv[1], "-") != 0 ? argv[1] : NULL;
@@ -172,7 +177,12 @@ static int run_main(const struct command *c, int argc, char **argv) {
     if (code == 0 && o.tools_file && file_read_all(&tools, o.tools_file, &err) != TERN_OK) code = fail_told(c, &err);
     struct tern_engine *e = NULL;
     if (code == 0) code = engine_open_told(c, &o.model, &e);
+    struct tern_constraint constraint = {0};
+    bool constrained = false;
+    if (code == 0) code = constraint_open_told(c, &o.constraint, e, buf_str(&tools), &constraint, &constrained);
+    if (constrained) o.sample.request.constraint = &constraint;
     if (code == 0) code = run_prompt(c, &o, e, buf_str(&prompt), buf_str(&tools));
+    tern_constraint_close(&constraint);
     tern_engine_close(e);
     buf_release(&prompt);
     buf_release(&tools);

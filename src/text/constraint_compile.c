@@ -31,12 +31,13 @@ static enum tern_status grammar_compile(struct constraint *c, const struct const
     return b.status;
 }
 
-// One block: the sets of heavy nodes, the kept masks, and the work of a walk.
+// One block: the sets of heavy nodes, the kept masks, and the work of a walk. Most of it is never touched.
 static bool memory_create(struct constraint *c) {
     size_t n_vocab = c->n_words * 32, words = c->n_words * sizeof(uint32_t);
-    size_t heavy = n_vocab + words + HEAVY_ENDS_MAX * (sizeof(int32_t) + 1);
+    size_t pops = ((size_t)c->trie->n + 511) / 512 * 64, ends = HEAVY_ENDS_MAX * sizeof(struct heavy_end);
     size_t frames = FRAMES_WORK_MAX * sizeof(struct frame), configs = CONFIGS_WORK_MAX * sizeof(struct config);
-    char *p = c->memory = mem_alloc(frames + configs + HEAVY_SETS * heavy + MASKS_KEPT * words);
+    char *p = c->memory =
+        mem_alloc(frames + configs + HEAVY_SETS * (ends + words + n_vocab + pops) + MASKS_KEPT * words);
     if (!p) return false;
     c->work = (struct stepper){.g = c->grammar, .cap = CONFIGS_WORK_MAX};
     c->work.frames.items = (struct frame *)p;
@@ -45,16 +46,15 @@ static bool memory_create(struct constraint *c) {
     p += frames;
     c->work.configs = (struct config *)p;
     p += configs;
+    for (int i = 0; i < HEAVY_SETS; i++, p += ends) c->heavy[i].ends = (struct heavy_end *)p;
     for (int i = 0; i < MASKS_KEPT; i++, p += words) c->kept[i].words = (uint32_t *)p;
     for (int i = 0; i < HEAVY_SETS; i++) {
         struct heavy_set *h = &c->heavy[i];
         h->node = GRAMMAR_NONE;
         h->words = (uint32_t *)p;
-        h->ends = (int32_t *)(p + words);
-        p += words + HEAVY_ENDS_MAX * sizeof(int32_t);
-        h->counts = (uint8_t *)p;
-        h->end_counts = (uint8_t *)p + n_vocab;
-        p += n_vocab + HEAVY_ENDS_MAX;
+        h->counts = (uint8_t *)p + words;
+        h->pops = (uint8_t *)p + words + n_vocab;
+        p += words + n_vocab + pops;
     }
     return true;
 }
@@ -77,11 +77,13 @@ enum tern_status constraint_create(struct constraint **out, const struct constra
         c->grammar->depth_max = CONSTRAINT_NESTING_MAX;
         status = grammar_compile(c, src, err);
     }
-    if (status == TERN_OK)
-        *out = c;
-    else
+    if (status != TERN_OK) {
         constraint_free(c);
-    return status;
+        return status;
+    }
+    masks_warm(c);
+    *out = c;
+    return TERN_OK;
 }
 
 void constraint_free(struct constraint *c) {

@@ -282,32 +282,27 @@ static void flatten(struct grammar_builder *b) {
     g->n_tokens = n_tokens;
 }
 
-static bool node_is_leaf(const struct grammar *g, const struct g_node *n) {
-    if (n->n_calls || n->n_tokens) return false;
+static bool keyed_now(const struct grammar *g, const struct g_node *n) {
     for (int i = 0; i < n->n_edges; i++) {
         const struct g_edge *e = &g->edges[n->edges + i];
-        if ((e->flags & EDGE_KEYED) || !g->nodes[e->to].heavy) return false;
+        if ((e->flags & EDGE_KEYED) || (g->nodes[e->to].plain && g->nodes[e->to].keyed)) return true;
     }
-    return true;
+    return false;
 }
 
-// Until the last step, `heavy` says that nothing but bytes follows to the rule's end.
-static void heavy_find(struct grammar_builder *b) {
+static void kinds_find(struct grammar_builder *b) {
     struct grammar *g = b->g;
-    for (size_t i = 0; i < g->n_nodes; i++) g->nodes[i].heavy = true;
-    for (bool changed = true; changed && grammar_in_time(b);) {
-        changed = false;
-        for (size_t i = g->n_nodes; i-- > 0;)
-            if (g->nodes[i].heavy && !node_is_leaf(g, &g->nodes[i])) {
-                g->nodes[i].heavy = false;
-                changed = true;
-            }
-    }
     for (size_t i = 0; i < g->n_nodes; i++) {
         struct g_node *n = &g->nodes[i];
         int bytes = 0;
         for (int k = 0; k < n->n_edges; k++) bytes += g->edges[n->edges + k].hi - g->edges[n->edges + k].lo + 1;
-        n->heavy &= bytes > HEAVY_BYTES;
+        n->plain = !n->accept && n->n_calls == 0 && n->n_tokens == 0;
+        n->heavy = bytes > HEAVY_BYTES && n->n_calls == 0 && n->n_tokens == 0;
+    }
+    for (bool changed = true; changed && grammar_in_time(b);) {
+        changed = false;
+        for (size_t i = g->n_nodes; i-- > 0;)
+            if (!g->nodes[i].keyed && keyed_now(g, &g->nodes[i])) g->nodes[i].keyed = changed = true;
     }
 }
 
@@ -365,7 +360,7 @@ bool grammar_finish(struct grammar_builder *b) {
                             g->rules[g->root].height, g->depth_max);
     if (b->status == TERN_OK) keys_settle(g);
     if (b->status == TERN_OK) flatten(b);
-    if (b->status == TERN_OK) heavy_find(b);
+    if (b->status == TERN_OK) kinds_find(b);
     if (b->status == TERN_OK) dense_make(b);
     return b->status == TERN_OK;
 }

@@ -27,6 +27,7 @@ enum edge_flag {
     EDGE_MET = 4,   // needs need == 0
     EDGE_KEYED = 8, // needs a key of the guard at or after the counter (see struct key_guard)
     EDGE_KEY = 16,  // the key's name ends: the counter moves behind it
+    EDGE_AWAY = 32, // the name is none of the declared ones any more: the counter moves behind all of them
 };
 struct g_edge {
     uint8_t lo, hi, flags;
@@ -44,7 +45,9 @@ struct g_node {
     int32_t edges, calls, tokens; // first of each (while building: newest, linked)
     uint16_t n_edges, n_calls, n_tokens;
     bool accept;     // the rule may end here, when need is 0
-    bool heavy;      // most bytes go on, in a rule without calls: its tokens are kept (struct heavy_set)
+    bool heavy;      // most bytes go on, and nothing is called: what its tokens do is kept (struct heavy_set)
+    bool plain;      // bytes only: no calls, no markers, and the rule does not end here
+    bool keyed;      // guards may matter from here on, without a call in between
     bool productive; // the rule can end from here
     bool empty;      // … without another byte
     uint16_t height; // frames that the shallowest way to the rule's end needs
@@ -195,9 +198,11 @@ struct trie_node {
 struct token_trie {
     struct trie_node *nodes; // [n], node 0 is the root
     int32_t n;
-    int32_t *same;   // [n_vocab] next token of the same bytes, or -1
-    uint8_t *usable; // [n_vocab] 1: in the trie
-    int n_vocab;     // ids of the mask
+    int32_t *same;                // [n_vocab] next token of the same bytes, or -1
+    int32_t *parent;              // [n]
+    int32_t *by_byte, first[257]; // the nodes of byte b: by_byte[first[b] … first[b + 1])
+    uint8_t *usable;              // [n_vocab] 1: in the trie
+    int n_vocab;                  // ids of the mask
     uint8_t bytes[32];
 };
 #define TRIE_TOKEN_BYTES_MAX 128 // longer tokens are never allowed by a constraint

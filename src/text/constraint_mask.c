@@ -39,59 +39,99 @@ static void subtree_walk(struct constraint *c, int32_t root, const struct config
 
 // ------------------------------------------------------------------------------------------------------- heavy nodes
 
-static void heavy_fill(struct constraint *c, struct heavy_set *h, int32_t node) {
-    const struct token_trie *t = c->trie;
-    const struct grammar *g = c->grammar;
-    int32_t at[TRIE_TOKEN_BYTES_MAX + 1];
-    uint8_t counts[TRIE_TOKEN_BYTES_MAX + 1];
-    memset(h->counts, HEAVY_NEVER, c->n_words * 32);
-    memset(h->words, 0, c->n_words * sizeof *h->words);
-    h->node = node;
-    h->n_ends = h->most = 0;
-    h->too_many = false;
-    at[0] = node;
-    counts[0] = 0;
-    for (int32_t i = 1; i < t->n;) {
-        const struct trie_node *n = &t->nodes[i];
-        const struct g_edge *e = grammar_step(g, at[n->depth - 1], n->byte);
-        if (!e) {
-            i = n->skip;
-            continue;
-        }
-        const struct g_node *to = &g->nodes[e->to];
-        int count = counts[n->depth - 1] + ((e->flags & EDGE_COUNT) != 0);
-        at[n->depth] = e->to;
-        counts[n->depth] = (uint8_t)count;
-        if (to->accept) {
-            if (h->n_ends == HEAVY_ENDS_MAX) {
-                h->too_many = true;
-                return;
-            }
-            h->end_counts[h->n_ends] = (uint8_t)count;
-            h->ends[h->n_ends++] = i;
-        }
-        for (int32_t token = to->n_edges ? n->token : -1; token >= 0; token = t->same[token]) {
-            h->counts[token] = (uint8_t)count;
-            h->most = MAX(h->most, count);
-            h->words[token / 32] |= 1u << (token % 32);
-        }
-        i = to->n_edges ? i + 1 : n->skip;
+struct heavy_place { // of a walk by bytes alone
+    int32_t node;
+    uint32_t need;
+    int count;
+};
+
+static void token_note(struct heavy_set *h, const struct token_trie *t, int32_t token, int count) {
+    for (; token >= 0; token = t->same[token]) {
+        h->counts[token] = (uint8_t)count;
+        h->most = MAX(h->most, count);
+        h->words[token / 32] |= 1u << (token % 32);
     }
 }
 
-static struct heavy_set *heavy_get(struct constraint *c, int32_t node) {
+// One step to trie node i; false: nothing below it is reached by bytes alone.
+static bool heavy_step(struct constraint *c, struct heavy_set *h, int32_t i, const struct heavy_place *from,
+                       struct heavy_place *to) {
+    const struct grammar *g = c->grammar;
+    const struct g_edge *e = grammar_step(g, from->node, c->trie->nodes[i].byte);
+    if (!e) return false;
+    struct config at = {.node = from->node, .left = COUNT_FREE, .need = from->need};
+    if ((e->flags & EDGE_KEYED) && !edge_allows(g, e, &at)) return false;
+    if (e->flags & (EDGE_KEY | EDGE_AWAY)) at = edge_follow(g, e, &at);
+    *to = (struct heavy_place){e->to, at.need, from->count + ((e->flags & EDGE_COUNT) != 0)};
+    const struct g_node *n = &g->nodes[e->to];
+    if (n->accept && n->n_edges && !n->n_calls && !n->n_tokens && !(e->flags & (EDGE_KEY | EDGE_MET))) {
+        h->pops[i / 8] |= (uint8_t)(1u << (i % 8));
+        h->has_pops = true;
+        h->too_many |= to->count > 0;
+    } else if (!n->plain || (e->flags & (EDGE_KEY | EDGE_MET))) {
+        if (h->n_ends == HEAVY_ENDS_MAX)
+            h->too_many = true;
+        else
+            h->ends[h->n_ends++] = (struct heavy_end){.at = i,
+                                                      .node = e->to,
+                                                      .need = to->need,
+                                                      .count = (uint8_t)to->count,
+                                                      .met = (e->flags & EDGE_MET) != 0};
+        return false;
+    }
+    token_note(h, c->trie, c->trie->nodes[i].token, to->count);
+    return true;
+}
+
+static void heavy_fill(struct constraint *c, struct heavy_set *h, int32_t node, uint32_t need) {
+    const struct token_trie *t = c->trie;
+    struct heavy_place at[TRIE_TOKEN_BYTES_MAX + 1] = {{node, need, 0}};
+    memset(h->counts, HEAVY_NEVER, c->n_words * 32);
+    memset(h->words, 0, c->n_words * sizeof *h->words);
+    memset(h->pops, 0, ((size_t)t->n + 7) / 8);
+    h->node = node;
+    h->need = need;
+    h->n_ends = h->most = 0;
+    h->too_many = h->has_pops = false;
+    for (int32_t i = 1; i < t->n && !h->too_many;) {
+        int d = t->nodes[i].depth;
+        i = heavy_step(c, h, i, &at[d - 1], &at[d]) ? i + 1 : t->nodes[i].skip;
+    }
+}
+
+static struct heavy_set *heavy_get(struct constraint *c, const struct config *at) {
     struct heavy_set *oldest = &c->heavy[0];
+    uint32_t need = c->grammar->nodes[at->node].keyed ? at->need : 0;
     for (int i = 0; i < HEAVY_SETS; i++) {
         struct heavy_set *h = &c->heavy[i];
-        if (h->node == node) {
+        if (h->node == at->node && h->need == need) {
             h->used_at = ++c->clock;
             return h;
         }
         if (h->used_at < oldest->used_at) oldest = h;
     }
-    heavy_fill(c, oldest, node);
+    heavy_fill(c, oldest, at->node, need);
     oldest->used_at = ++c->clock;
     return oldest;
+}
+
+// The insides of strings and free keys, before the first mask is asked for.
+void masks_warm(struct constraint *c) {
+    const struct grammar *g = c->grammar;
+    int n = 0;
+    for (size_t i = 0; i < g->n_nodes && n < HEAVY_WARMED; i++) {
+        const struct g_node *node = &g->nodes[i];
+        struct config at = {.node = (int32_t)i};
+        bool loops = false;
+        for (int k = 0; k < node->n_edges; k++) {
+            const struct g_edge *e = &g->edges[node->edges + k];
+            loops |= e->to == (int32_t)i;
+            if (e->flags & EDGE_KEYED) at.need = (uint32_t)g->objects[g->guards[e->guard].object].n_keys;
+        }
+        if (!node->heavy || !loops) continue;
+        heavy_get(c, &at);
+        n++;
+    }
 }
 
 // Tokens with at most `left` counted characters.
@@ -103,25 +143,63 @@ static void counts_or(const struct heavy_set *h, uint32_t left, size_t n_words, 
     }
 }
 
-static void heavy_put(struct constraint *c, const struct heavy_set *h, const struct config *at, uint32_t *words) {
+// The rule ends within a token and what called it goes on: nodes of the bytes that can follow, below places of pops.
+static void pops_put(struct constraint *c, const struct heavy_set *h, const struct config *at, uint32_t *words) {
     struct stepper *w = &c->work;
     const struct token_trie *t = c->trie;
+    const struct frame *f = &w->frames.items[at->frame];
+    struct config_set out = {.first = CONFIGS_MAX};
+    stepper_add(w, &out, (struct config){.node = f->to, .left = f->left, .need = f->need, .frame = f->parent});
+    int frames = w->frames.n;
+    for (int b = 0; b < 256 && out.n > 0; b++) {
+        frames_cut(&w->frames, frames);
+        struct config_set next = stepper_byte(w, &out, out.first + out.n, (uint8_t)b);
+        if (next.n == 0 && !next.finished) continue;
+        for (int32_t k = t->first[b]; k < t->first[b + 1]; k++) {
+            int32_t i = t->by_byte[k], parent = t->parent[i];
+            if (!(h->pops[parent / 8] >> (parent % 8) & 1)) continue;
+            token_set(t, t->nodes[i].token, words);
+            if (next.n > 0) subtree_walk(c, i, &next, words);
+        }
+    }
+}
+
+static void ends_put(struct constraint *c, const struct heavy_set *h, const struct config *at, uint32_t *words) {
+    struct stepper *w = &c->work;
+    const struct token_trie *t = c->trie;
+    struct config_set out = {.first = CONFIGS_MAX};
+    struct config last = {.node = GRAMMAR_NONE};
+    int frames = w->frames.n;
+    bool keyed = c->grammar->nodes[at->node].keyed;
+    for (int i = 0; i < h->n_ends; i++) {
+        const struct heavy_end *e = &h->ends[i];
+        if (e->count > at->left || (e->met && e->count < at->need)) continue;
+        struct config in = {.node = e->node, .left = at->left, .need = e->need, .frame = at->frame};
+        if (in.left != COUNT_FREE) in.left -= e->count;
+        if (!keyed) in.need = at->need > e->count ? at->need - e->count : 0;
+        if (in.node != last.node || in.left != last.left || in.need != last.need) {
+            frames_cut(&w->frames, frames);
+            out.n = 0;
+            out.finished = false;
+            stepper_add(w, &out, in);
+            last = in;
+        }
+        if (out.n == 0 && !out.finished) continue;
+        token_set(t, t->nodes[e->at].token, words);
+        if (out.n > 0) subtree_walk(c, e->at, &out, words);
+    }
+}
+
+static void heavy_put(struct constraint *c, const struct heavy_set *h, const struct config *at, uint32_t *words) {
+    int frames = c->work.frames.n;
     if (at->left >= (uint32_t)h->most)
         for (size_t i = 0; i < c->n_words; i++) words[i] |= h->words[i];
     else
         counts_or(h, at->left, c->n_words, words);
-    struct config_set out = {.first = CONFIGS_MAX};
-    int frames = w->frames.n;
-    if (at->frame >= 0) {
-        const struct frame *f = &w->frames.items[at->frame];
-        stepper_add(w, &out, (struct config){.node = f->to, .left = f->left, .need = f->need, .frame = f->parent});
-    }
-    for (int i = 0; i < h->n_ends; i++) {
-        if (h->end_counts[i] > at->left || h->end_counts[i] < at->need) continue;
-        token_set(t, t->nodes[h->ends[i]].token, words);
-        if (out.n > 0) subtree_walk(c, h->ends[i], &out, words);
-    }
-    frames_cut(&w->frames, frames);
+    ends_put(c, h, at, words);
+    frames_cut(&c->work.frames, frames);
+    if (h->has_pops && at->frame >= 0) pops_put(c, h, at, words);
+    frames_cut(&c->work.frames, frames);
 }
 
 // -------------------------------------------------------------------------------------------------------------- masks
@@ -141,7 +219,7 @@ void mask_compute(struct constraint *c, const struct constraint_state *s, uint32
             int32_t id = g->tokens[n->tokens + k].id;
             words[id / 32] |= 1u << (id % 32);
         }
-        struct heavy_set *h = n->heavy ? heavy_get(c, at->node) : NULL;
+        struct heavy_set *h = n->heavy ? heavy_get(c, at) : NULL;
         if (h && !h->too_many)
             heavy_put(c, h, at, words);
         else if (n->n_edges)

@@ -2,23 +2,33 @@
 #pragma once
 #include "text/constraint_int.h"
 
-#define HEAVY_SETS 16        // nodes whose tokens are kept
-#define HEAVY_ENDS_MAX 16384 // places in the trie where their rule may end
-#define MASKS_KEPT 64        // states whose masks are kept
+#define HEAVY_SETS 8        // nodes whose tokens are kept
+#define HEAVY_WARMED 3      // … from the beginning
+#define HEAVY_ENDS_MAX 8192 // places in the trie where such a walk stops at something other than bytes
+#define MASKS_KEPT 64       // states whose masks are kept
 #define HEAVY_NEVER 255
 
-// Which tokens can be read from a heavy node without leaving its rule, and where in the trie the rule may end. Both
-// with the characters that were counted on the way, so one set serves whatever the counters say.
+// What tokens do from a heavy node, as far as bytes alone go, whatever stack it stands on: which can be read, where in
+// the trie a node is reached that calls or ends (ends), and where the rule may end but bytes may also go on (pops).
+// Counted characters on the way are noted, so that one set serves whatever the counters say.
+struct heavy_end {
+    int32_t at, node; // of the trie; of the grammar
+    uint32_t need;    // the key counter there
+    uint8_t count;
+    bool met; // the way needs the lower bound to be met
+};
 struct heavy_set {
     int32_t node;  // GRAMMAR_NONE: empty
-    bool too_many; // ends: the node is walked like any other
+    uint32_t need; // the key counter, where that matters
+    bool too_many; // ends, or pops with counts: the node is walked like any other
+    bool has_pops;
     uint64_t used_at;
-    uint8_t *counts; // [n_vocab rounded up to 8] HEAVY_NEVER: not from here
+    uint8_t *counts; // [n_vocab rounded up] HEAVY_NEVER: not from here
     uint32_t *words; // the tokens whatever they count
     int most;        // largest count
-    int32_t *ends;   // trie nodes
-    uint8_t *end_counts;
+    struct heavy_end *ends;
     int n_ends;
+    uint8_t *pops; // bit for each node of the trie
 };
 struct kept_mask {
     uint64_t key;
@@ -52,3 +62,4 @@ struct constraint_state {
 
 // The allowed tokens of a state, into words [n_words]; under the mutex.
 void mask_compute(struct constraint *c, const struct constraint_state *s, uint32_t *words);
+void masks_warm(struct constraint *c); // fills some of what is kept

@@ -108,7 +108,7 @@ struct config edge_follow(const struct grammar *g, const struct g_edge *e, const
         if (to.left != COUNT_FREE) to.left--;
         if (to.need > 0) to.need--;
     }
-    if (e->flags & EDGE_KEY) {
+    if (e->flags & (EDGE_KEY | EDGE_AWAY)) {
         const struct key_guard *guard = &g->guards[e->guard];
         const struct g_object *o = &g->objects[guard->object];
         to.need = guard->n > 0 ? (uint32_t)g->guard_keys[guard->first] + 1 : (uint32_t)o->n_keys;
@@ -151,6 +151,7 @@ bool stepper_add(struct stepper *s, struct config_set *set, struct config c) {
     bool ok = true;
     int at = set->n;
     ok &= config_put(s, set, &c);
+    if (g->nodes[c.node].plain) return ok;
     for (; at < set->n; at++) {
         c = s->configs[set->first + at];
         const struct g_node *n = &g->nodes[c.node];

@@ -72,6 +72,25 @@ static int items_gather(struct token_trie *t, const struct tokenizer *tok, struc
     return n;
 }
 
+// Parents, and nodes by their byte.
+static bool index_make(struct token_trie *t) {
+    int32_t open[TRIE_TOKEN_BYTES_MAX + 1] = {0}, at[256];
+    t->parent = mem_calloc((size_t)t->n, sizeof *t->parent);
+    t->by_byte = mem_calloc((size_t)t->n, sizeof *t->by_byte);
+    if (!t->parent || !t->by_byte) return false;
+    for (int32_t i = 1; i < t->n; i++) {
+        open[t->nodes[i].depth] = i;
+        t->parent[i] = open[t->nodes[i].depth - 1];
+        t->first[t->nodes[i].byte + 1]++;
+    }
+    for (int b = 0; b < 256; b++) {
+        t->first[b + 1] += t->first[b];
+        at[b] = t->first[b];
+    }
+    for (int32_t i = 1; i < t->n; i++) t->by_byte[at[t->nodes[i].byte]++] = i;
+    return true;
+}
+
 enum tern_status token_trie_create(struct token_trie **out, const struct tokenizer *tok, int n_vocab,
                                    struct tern_err *err) {
     enum tern_status status = TERN_OK;
@@ -91,11 +110,11 @@ enum tern_status token_trie_create(struct token_trie **out, const struct tokeniz
         t->n = nodes_put(t, NULL, sorted, n);
         t->nodes = mem_calloc((size_t)t->n, sizeof *t->nodes);
     }
-    if (!sorted || !t->nodes) {
+    if (sorted && t->nodes) nodes_put(t, t->nodes, sorted, n);
+    if (!sorted || !t->nodes || !index_make(t)) {
         status = err_set(err, TERN_NO_MEMORY, "no memory for the trie of %d tokens", n_vocab);
         token_trie_free(t);
     } else {
-        nodes_put(t, t->nodes, sorted, n);
         *out = t;
     }
     mem_free(items);
@@ -107,6 +126,8 @@ void token_trie_free(struct token_trie *t) {
     if (!t) return;
     mem_free(t->nodes);
     mem_free(t->same);
+    mem_free(t->parent);
+    mem_free(t->by_byte);
     mem_free(t->usable);
     mem_free(t);
 }

@@ -298,7 +298,7 @@ static void leaving_edges(struct object *o, int32_t name) {
             if (quote)
                 grammar_edge(s->b, n->node, c, hi, o->free_quote, EDGE_KEYED | EDGE_KEY, guard);
             else
-                grammar_edge(s->b, n->node, c, hi, o->free_first + (x.to - s->key_from), EDGE_KEYED, guard);
+                grammar_edge(s->b, n->node, c, hi, o->free_first + (x.to - s->key_from), EDGE_KEYED | EDGE_AWAY, guard);
             c = hi;
         }
     }
