@@ -35,7 +35,7 @@ run: build
 
 check:
 	@if [ "$$CI" = true ]; then \
-		tools/deps.sh ci && tools/check.sh style gcc clang; \
+		tools/deps.sh ci && tools/check.sh style gcc clang clients; \
 	else \
 		tools/deps.sh check && tools/check.sh style gcc; \
 	fi

@@ -12,6 +12,7 @@
 #                             or more; build/draft-matrix.txt has what is done, so a stopped run goes on from there
 #   cross   build/aarch64     aarch64, all tests under qemu (hours)
 #   arm     build/aarch64     of these the operations, the kernels and the equality of bits
+#   clients build/            real clients of the server: packages of Python, a browser (tools/clients.sh)
 #   macos   build/macos-*     compiled and linked for macOS on both processors; nothing runs
 #
 # With CI=true warnings are errors. What a tier needs but does not find (clang, a cross compiler) is one skipped check.
@@ -152,14 +153,35 @@ tier_arm() {
     tests 'aarch64 under qemu: operations, kernels' build/aarch64 -t 10 --suite op --suite kernel
     tests 'aarch64 under qemu: equal bits' build/aarch64 -t 10 contract compose pico_int8
 }
+tier_clients() {
+    build 'clients' build || return
+    tools/clients.sh build/tern >"$log" 2>&1
+    code=$?
+    line=$(tail -n 1 "$log")
+    case $code:$line in
+    77:*) skip 'clients' "$line" ;;
+    *:*' passed, '*' failed')
+        passed=$((passed + ${line%% *}))
+        bad=${line#* passed, }
+        bad=${bad%% *}
+        if [ "$bad" -gt 0 ]; then
+            fail "clients: $line" 200
+            failed=$((failed + bad - 1))
+        else
+            printf 'ok    clients: %s tests\n' "${line%% *}"
+        fi
+        ;;
+    *) fail 'clients' ;;
+    esac
+}
 tier_macos() { one 'macOS: compiles and links' tools/check_macos.sh; }
 
 [ $# -gt 0 ] || set -- style gcc
 for tier in "$@"; do
     case $tier in
-    style | gcc | clang | san | tsan | fault | drafts | cross | arm | macos) "tier_$tier" ;;
+    style | gcc | clang | san | tsan | fault | drafts | cross | arm | clients | macos) "tier_$tier" ;;
     *)
-        echo "check.sh: no tier '$tier' (style gcc clang san tsan fault drafts cross arm macos)" >&2
+        echo "check.sh: no tier '$tier' (style gcc clang san tsan fault drafts cross arm clients macos)" >&2
         exit 2
         ;;
     esac

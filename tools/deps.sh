@@ -49,7 +49,11 @@ check | ci | cross | fuzz)
     ;;
 esac
 case $tier in
-ci) want_tool clang clang
+ci) # Clients of the server (tools/clients.sh).
+    python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || want="$want python3-venv"
+    have chromium || have google-chrome || want="$want chromium"
+    have chromedriver || want="$want chromium-driver"
+    want_tool clang clang
     python3 -c 'import ensurepip, venv' 2>/dev/null || want="$want python3-venv"
     have clang && echo 'int main(void) { return 0; }' | clang -x c - -fsanitize=address -o /dev/null 2>/dev/null ||
         want="$want libclang-rt-14-dev" ;;
