@@ -4,6 +4,10 @@
 
 #include <stdio.h>
 
+struct serve_call *serve_call_of(const struct net_request *r) {
+    return r->user;
+}
+
 static const char *type_of(int status) {
     switch (status) {
     case 401: return "authentication_error";

@@ -211,3 +211,26 @@ bool serve_take_stream_options(struct serve_ask *a, struct str raw, const char *
     (void)name;
     return serve_fields_read(a, raw, "stream_options.", fields);
 }
+
+bool serve_ids_read(struct serve_ask *a, struct str raw, const char *name, int n_vocab, int32_t **ids, size_t *n) {
+    struct json *j;
+    struct json_item item;
+    struct tern_err err = {0};
+    if (json_create(&j, raw, NULL, &err) != TERN_OK) return serve_bad(a, name, "%s", err.message);
+    bool ok = json_next(j, &item, &err) == JSON_ARRAY;
+    if (!ok) serve_bad(a, name, "%s must be a list of token ids", name);
+    *n = 0;
+    size_t cap = raw.len / 2 + 1; // a digit and a comma each
+    *ids = ok ? arena_calloc(&a->arena, cap, sizeof **ids) : NULL;
+    if (ok && !*ids) serve_fault_set(&a->fault, 503, NULL, "no_memory", "no memory for the request"), ok = false;
+    while (ok && json_next(j, &item, &err) != JSON_ARRAY_END) {
+        if (item.event != JSON_NUMBER || !item.is_int || item.integer < 0 || item.integer >= n_vocab) {
+            ok = serve_bad(a, name, "%s must be token ids from 0 to %d", name, n_vocab - 1);
+        } else {
+            TERN_ASSERT(*n < cap);
+            (*ids)[(*n)++] = (int32_t)item.integer;
+        }
+    }
+    json_free(j);
+    return ok;
+}

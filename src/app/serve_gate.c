@@ -13,10 +13,6 @@ const struct serve_route serve_routes[] = {
 #undef ROUTE
 const int serve_n_routes = (int)ARRAY_LEN(serve_routes);
 
-struct serve_call *serve_call_of(const struct net_request *r) {
-    return r->user;
-}
-
 static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
 static bool str_eq_nocase(struct str a, struct str b) {
     if (a.len != b.len) return false;
