@@ -150,8 +150,9 @@ struct serve_ask {
     struct str model, user;
     struct str messages, tools, tool_choice, functions; // raw JSON
     struct str prompt, input;                           // raw JSON
-    struct str response_format, json_schema, grammar;   // raw JSON
-    struct str system;                                  // raw JSON (formats with a field of its own for it)
+    struct str response_format, json_schema, choice;    // raw JSON
+    struct str grammar, regex;
+    struct str system; // raw JSON (formats with a field of its own for it)
     float temperature, top_p, min_p, presence_penalty, frequency_penalty, repeat_penalty;
     int64_t top_k, max_tokens, max_completion_tokens, n, best_of, logprobs_n, top_logprobs, seed, repeat_last;
     bool stream, include_usage, logprobs, echo, ignore_eos, parallel_tool_calls, return_progress;
@@ -233,6 +234,7 @@ struct serve_answer {
     const struct serve_wire *wire;
     struct serve_ask ask;
     struct tern_request_options request; // common to all choices, but for seed and prompt
+    struct tern_constraint constraint;   // zeroed: none
     struct serve_choice *choices;
     int n_choices;
     char id[40]; // "chatcmpl-…"
@@ -249,6 +251,8 @@ struct serve_answer {
 struct serve_answer *serve_answer_create(struct serve *s, struct net_request *r, const struct serve_wire *wire,
                                          const char *id_prefix);
 void serve_answer_free(struct serve_answer *a);
+// Opens what the answer is held to (response_format, grammar, tool_choice …). False: a->ask.fault.
+bool serve_constraint_open(struct serve_answer *a);
 // Checks the ask's numbers, stops, bias, tools, format against each other and fills a->request. False: the request has
 // been answered with the fault (the caller frees a).
 bool serve_answer_prepare(struct serve_answer *a);

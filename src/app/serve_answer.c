@@ -50,6 +50,7 @@ void serve_answer_free(struct serve_answer *a) {
         buf_release(&c->logprobs);
     }
     mem_free(a->choices);
+    tern_constraint_close(&a->constraint);
     buf_release(&a->out);
     serve_ask_release(&a->ask);
     mem_free(a);

@@ -53,36 +53,6 @@ static bool list_check(struct serve_ask *a, struct str raw, const char *name, in
     return true;
 }
 
-// "none", "auto", "required", {"type": "function", "function": {"name": …}}.
-static bool tool_choice_check(struct serve_ask *a) {
-    struct str c = a->tool_choice;
-    if (c.len == 0 || str_eqz(c, "\"auto\"")) return true;
-    if (str_eqz(c, "\"none\"")) {
-        a->tools = (struct str){0}; // not offered, so not called
-        return true;
-    }
-    bool named = c.data[0] == '{';
-    if (!named && !str_eqz(c, "\"required\""))
-        return serve_bad(a, "tool_choice",
-                         "tool_choice is \"none\", \"auto\", \"required\" or an object with a function");
-    if (a->tools.len == 0) return serve_bad(a, "tool_choice", "tool_choice asks for a call, but there are no tools");
-    return serve_bad(a, "tool_choice", "tool_choice can be \"none\" or \"auto\" here: a call cannot be forced");
-}
-
-static bool format_check(struct serve_ask *a) {
-    static const struct serve_field fields[] = {SERVE_FIELD("type", SERVE_FIELD_STR, system, 0, 0), {0}};
-    if (a->response_format.len == 0) return true;
-    struct serve_ask inner = {.arena = a->arena};
-    bool ok = serve_fields_read(&inner, a->response_format, "response_format.", fields);
-    a->arena = inner.arena;
-    if (!ok) return a->fault = inner.fault, false;
-    if (str_eqz(inner.system, "text")) return true;
-    if (str_eqz(inner.system, "json_object") || str_eqz(inner.system, "json_schema"))
-        return serve_bad(a, "response_format", "response_format %.*s is not supported here; only text",
-                         (int)inner.system.len, inner.system.data);
-    return serve_bad(a, "response_format.type", "response_format.type is text, json_object or json_schema");
-}
-
 static bool lengths_set(struct serve_answer *sa) {
     struct serve_ask *a = &sa->ask;
     int64_t old = a->max_tokens, new = a->max_completion_tokens;
@@ -121,8 +91,8 @@ bool serve_answer_prepare(struct serve_answer *sa) {
     struct tern_request_options *r = &sa->request;
     tern_request_options_default(r);
     bool ok = (a->messages.len == 0 || list_check(a, a->messages, "messages", SERVE_MESSAGES_MAX)) &&
-              (a->tools.len == 0 || list_check(a, a->tools, "tools", SERVE_TOOLS_MAX)) && tool_choice_check(a) &&
-              format_check(a) && lengths_set(sa) && logprobs_set(sa) && bias_check(sa);
+              (a->tools.len == 0 || list_check(a, a->tools, "tools", SERVE_TOOLS_MAX)) && lengths_set(sa) &&
+              logprobs_set(sa) && bias_check(sa) && serve_constraint_open(sa);
     if (!ok) {
         serve_fail(sa->r, &a->fault);
         return false;

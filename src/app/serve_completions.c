@@ -31,6 +31,12 @@ static const struct serve_field fields[] = {
     {"stop", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_stop, 0},
     {"logit_bias", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_logit_bias, 0},
     SERVE_FIELD("response_format", SERVE_FIELD_RAW, response_format, 0, 0),
+    SERVE_FIELD("json_schema", SERVE_FIELD_RAW, json_schema, 0, 0),
+    SERVE_FIELD("grammar", SERVE_FIELD_STR, grammar, 0, 0),
+    SERVE_FIELD("guided_json", SERVE_FIELD_RAW, json_schema, 0, 0),
+    SERVE_FIELD("guided_grammar", SERVE_FIELD_STR, grammar, 0, 0),
+    SERVE_FIELD("guided_regex", SERVE_FIELD_STR, regex, 0, 0),
+    SERVE_FIELD("guided_choice", SERVE_FIELD_RAW, choice, 0, 0),
     {"suffix", SERVE_FIELD_REFUSE, 0, 0, 0, 0, "text cannot be filled in before a suffix here"},
     {0}};
 
