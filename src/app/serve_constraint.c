@@ -1,5 +1,5 @@
-// What an answer is held to: response_format, the grammars of other servers' clients, a call that must come. One of them
-// at a time; compiled here, on a worker, within the bounds of the engine; what it does not support is a 400 that names
+// What an answer is held to: response_format, the grammars of other servers' clients, a call that must come. One of
+// them at a time; compiled here, on a worker, within the engine's bounds; what it does not support is a 400 that names
 // the keyword.
 #include "base/base.h"
 #include "serve.h"
