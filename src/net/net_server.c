@@ -22,6 +22,9 @@
 #include <unistd.h>
 
 #define BACKLOG 512
+#ifndef MSG_NOSIGNAL
+#define MSG_NOSIGNAL 0 // the program ignores SIGPIPE
+#endif
 
 void net_options_default(struct net_options *o) {
     *o = (struct net_options){.host = "127.0.0.1",
