@@ -8,7 +8,7 @@
 
 bool grammar_grow(struct grammar_builder *b, void **items, size_t *cap, size_t n, size_t size, size_t max,
                   const char *what) {
-    if (b->status != TERN_OK) return false;
+    if (!grammar_work(b, 1)) return false;
     if (n < *cap) return true;
     if (n >= max) return GRAMMAR_FAIL(b, TERN_LIMIT, "the constraint is too large: more than %zu %s", max, what);
     size_t cap_new = *cap ? MIN(*cap * 2, max) : GROW_FIRST, bytes;
@@ -19,11 +19,12 @@ bool grammar_grow(struct grammar_builder *b, void **items, size_t *cap, size_t n
     return true;
 }
 
-bool grammar_in_time(struct grammar_builder *b) {
+bool grammar_work(struct grammar_builder *b, size_t steps) {
     if (b->status != TERN_OK) return false;
-    if (clock_ns() <= b->deadline_ns) return true;
-    return GRAMMAR_FAIL(b, TERN_LIMIT, "the constraint takes more than %d ms to compile; make it smaller",
-                        CONSTRAINT_TIME_MS_MAX);
+    b->work += steps;
+    if (b->work <= CONSTRAINT_WORK_MAX) return true;
+    return GRAMMAR_FAIL(b, TERN_LIMIT, "the constraint takes more than %d steps to compile; make it smaller",
+                        CONSTRAINT_WORK_MAX);
 }
 
 // The new item's number after room was made; GRAMMAR_NONE after a failure.

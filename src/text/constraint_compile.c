@@ -18,10 +18,7 @@ static int32_t root_rule(struct grammar_builder *b, const struct constraint_sour
 
 static enum tern_status grammar_compile(struct constraint *c, const struct constraint_source *src,
                                         struct tern_err *err) {
-    struct grammar_builder b = {.g = c->grammar,
-                                .err = err,
-                                .deadline_ns = clock_ns() + (uint64_t)CONSTRAINT_TIME_MS_MAX * 1000000u,
-                                .bytes = src->trie->bytes};
+    struct grammar_builder b = {.g = c->grammar, .err = err, .bytes = src->trie->bytes};
     size_t bytes_max = src->kind == CONSTRAINT_TOOL_CALL ? CONSTRAINT_TOOLS_BYTES_MAX : CONSTRAINT_BYTES_MAX;
     if (src->spec.len > bytes_max)
         return err_set(err, TERN_LIMIT, "the constraint has %zu bytes; at most %zu are allowed", src->spec.len,

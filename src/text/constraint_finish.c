@@ -39,7 +39,7 @@ static bool rule_is_productive(const struct grammar *g, const struct g_rule *r) 
 
 static void productive_find(struct grammar_builder *b) {
     struct grammar *g = b->g;
-    for (bool changed = true; changed && grammar_in_time(b);) {
+    for (bool changed = true; changed && grammar_work(b, g->n_nodes + g->n_edges);) {
         changed = false;
         for (size_t i = g->n_nodes; i-- > 0;) {
             struct g_node *n = &g->nodes[i];
@@ -62,7 +62,7 @@ static bool node_is_empty(const struct grammar *g, const struct g_node *n) {
 
 static void nullable_find(struct grammar_builder *b) {
     struct grammar *g = b->g;
-    for (bool changed = true; changed && grammar_in_time(b);) {
+    for (bool changed = true; changed && grammar_work(b, g->n_nodes + g->n_edges);) {
         changed = false;
         for (size_t i = g->n_nodes; i-- > 0;)
             if (!g->nodes[i].empty && node_is_empty(g, &g->nodes[i])) g->nodes[i].empty = changed = true;
@@ -116,7 +116,7 @@ static void heights_find(struct grammar_builder *b) {
     struct grammar *g = b->g;
     for (size_t i = 0; i < g->n_nodes; i++) g->nodes[i].height = HEIGHT_UNKNOWN;
     for (size_t i = 0; i < g->n_rules; i++) g->rules[i].height = HEIGHT_UNKNOWN;
-    for (bool changed = true; changed && grammar_in_time(b);) {
+    for (bool changed = true; changed && grammar_work(b, g->n_nodes + g->n_edges);) {
         changed = false;
         for (size_t i = 0; i < g->n_objects; i++) changed |= object_measure(g, &g->objects[i]);
         for (size_t i = g->n_nodes; i-- > 0;) {
@@ -299,7 +299,7 @@ static void kinds_find(struct grammar_builder *b) {
         n->plain = !n->accept && n->n_calls == 0 && n->n_tokens == 0;
         n->heavy = bytes > HEAVY_BYTES && n->n_calls == 0 && n->n_tokens == 0;
     }
-    for (bool changed = true; changed && grammar_in_time(b);) {
+    for (bool changed = true; changed && grammar_work(b, g->n_nodes + g->n_edges);) {
         changed = false;
         for (size_t i = g->n_nodes; i-- > 0;)
             if (!g->nodes[i].keyed && keyed_now(g, &g->nodes[i])) g->nodes[i].keyed = changed = true;

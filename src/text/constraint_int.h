@@ -109,12 +109,12 @@ struct grammar_builder {
     struct grammar *g;
     enum tern_status status;
     struct tern_err *err;
-    uint64_t deadline_ns;
+    uint64_t work;        // steps so far: a bound that does not depend on the machine or its load
     const uint8_t *bytes; // [32], bit: a token of this one byte exists
 };
 // False, after GRAMMAR_FAIL(b, code, fmt, …) has noted the first failure.
 #define GRAMMAR_FAIL(b, ...) ((b)->status != TERN_OK ? false : ((b)->status = err_set((b)->err, __VA_ARGS__), false))
-bool grammar_in_time(struct grammar_builder *b);
+bool grammar_work(struct grammar_builder *b, size_t steps); // false: too many in all, or failed before
 int32_t grammar_node(struct grammar_builder *b);
 int32_t grammar_rule(struct grammar_builder *b, uint32_t min, uint32_t max); // start is set later
 void grammar_edge(struct grammar_builder *b, int32_t from, int lo, int hi, int32_t to, int flags, int32_t guard);

@@ -239,6 +239,7 @@ static void subset_bytes(struct subsets *s, const struct subset *set) {
     for (int lo = 0; lo <= 256; lo++) {
         if (!cut[lo] && lo < 256) continue;
         size_t n = 0;
+        if (!grammar_work(s->b, set->n)) return;
         for (size_t i = 0; lo < 256 && i < set->n; i++)
             for (int32_t e = nfa->heads[s->items[set->first + i]]; e >= 0; e = nfa->edges[e].next) {
                 const struct nfa_edge *x = &nfa->edges[e];
@@ -259,6 +260,7 @@ static void subset_calls(struct subsets *s, const struct subset *set) {
     for (;;) { // rules by rising number
         int32_t rule = INT32_MAX;
         size_t n = 0;
+        if (!grammar_work(s->b, set->n)) return;
         for (size_t i = 0; i < set->n; i++)
             for (int32_t e = nfa->heads[s->items[set->first + i]]; e >= 0; e = nfa->edges[e].next) {
                 const struct nfa_edge *x = &nfa->edges[e];
@@ -288,7 +290,6 @@ int32_t nfa_determinize(struct nfa *n, int32_t start, int32_t accept) {
         first = subset_node(&s, 1);
     }
     for (size_t i = 0; i < s.n_sets && n->b->status == TERN_OK; i++) {
-        if (i % 256 == 255 && !grammar_in_time(n->b)) break;
         struct subset set = s.sets[i];
         subset_bytes(&s, &set);
         subset_calls(&s, &set);

@@ -65,6 +65,7 @@ static struct str word_take(struct gbnf *g) {
 }
 
 static struct gbnf_name *name_get(struct gbnf *g, struct str name) {
+    if (!grammar_work(g->b, g->n_names)) return NULL;
     for (size_t i = 0; i < g->n_names; i++)
         if (str_eq(g->names[i].name, name)) return &g->names[i];
     if (!grammar_grow(g->b, (void **)&g->names, &g->cap_names, g->n_names, sizeof *g->names, GBNF_NAMES_MAX,
@@ -292,7 +293,7 @@ int32_t gbnf_rule(struct grammar_builder *b, struct str text) {
     int32_t root = GRAMMAR_NONE;
     blanks_skip(&g, true);
     while (ok(&g) && !at_end(&g)) {
-        if (!rule_take(&g) || !grammar_in_time(b)) break;
+        if (!rule_take(&g)) break;
         blanks_skip(&g, true);
     }
     for (size_t i = 0; i < g.n_names; i++) {

@@ -52,7 +52,7 @@ static int32_t element_rule(struct schema *s, const struct parts *parts, int32_t
             node = s->nodes[prefix].first;
             while (s->nodes[node].index != i) node = s->nodes[node].next;
         }
-        if (node >= 0 && !parts_add(s, &p, node)) return GRAMMAR_NONE;
+        if (node >= 0 && !parts_add(s, &p, node, GRAMMAR_NONE)) return GRAMMAR_NONE;
     }
     return schema_rule_of(s, &p);
 }

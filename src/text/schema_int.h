@@ -26,6 +26,7 @@ struct schema_node {
 struct part {
     int32_t node;
     uint32_t done; // enum part_done
+    int32_t from;  // the part that brought it by $ref, allOf or as an alternative, or GRAMMAR_NONE
 };
 enum part_done { DONE_ANY_OF = 1, DONE_ONE_OF = 2, DONE_OPENED = 4 }; // opened: what it refers to is there
 struct parts {
@@ -79,7 +80,7 @@ int32_t schema_rule_of_node(struct schema *s, int32_t node);
 bool schema_parts_of(struct schema *s, int32_t node, struct parts *out);
 // The rule of an object's keys as a call's arguments, (key=value, …); GRAMMAR_NONE when it cannot be written so.
 int32_t schema_keywords_rule(struct schema *s, int32_t node);
-bool parts_add(struct schema *s, struct parts *parts, int32_t node);
+bool parts_add(struct schema *s, struct parts *parts, int32_t node, int32_t from);
 bool schema_build(struct schema *s); // all bodies
 void schema_note(struct schema *s, int32_t node, const char *text);
 int32_t schema_blank(struct schema *s);  // rule: one blank, or a line break and an indentation

@@ -6,24 +6,32 @@
 
 struct opener { // parts being opened up
     struct parts out;
-    int32_t by[SCHEMA_PARTS_MAX]; // the part that brought this one, for cycles
-    bool never;                   // `false` is among them
+    bool never; // `false` is among them
 };
 
-static bool opener_put(struct schema *s, struct opener *o, struct part part, int32_t by) {
-    for (int i = 0; i < o->out.n; i++) {
-        if (o->out.items[i].node != part.node) continue;
-        for (int32_t up = by; up >= 0; up = o->by[up])
-            if (up == i)
+static int part_find(const struct parts *p, int32_t node) {
+    for (int i = 0; i < p->n; i++)
+        if (p->items[i].node == node) return i;
+    return -1;
+}
+
+// A part that is there already holds already, with what has been chosen of its alternatives; but not when it is what
+// brought the new one: then it would hold because it holds.
+static bool opener_put(struct schema *s, struct opener *o, struct part part) {
+    if (part_find(&o->out, part.node) >= 0) {
+        int steps = 0;
+        for (int32_t up = part.from; up >= 0 && steps <= SCHEMA_PARTS_MAX; steps++) {
+            if (up == part.node)
                 return GRAMMAR_FAIL(s->b, TERN_BAD_FORMAT, "schema %s: refers to itself with nothing in between",
                                     schema_path(s, part.node));
-        o->out.items[i].done &= part.done;
+            int i = part_find(&o->out, up);
+            up = i >= 0 ? o->out.items[i].from : GRAMMAR_NONE;
+        }
         return true;
     }
     if (o->out.n == SCHEMA_PARTS_MAX)
         return GRAMMAR_FAIL(s->b, TERN_LIMIT, "schema %s: more than %d schemas hold for one value",
                             schema_path(s, part.node), SCHEMA_PARTS_MAX);
-    o->by[o->out.n] = by;
     o->out.items[o->out.n++] = part;
     return true;
 }
@@ -44,28 +52,30 @@ static bool part_open(struct schema *s, struct opener *o, int i) {
     int32_t ref = schema_get(s, node, "$ref"), all = schema_get(s, node, "allOf");
     if (ref >= 0) {
         int32_t target = schema_ref(s, ref);
-        if (target < 0 || !opener_put(s, o, (struct part){target, 0}, i)) return false;
+        if (target < 0 || !opener_put(s, o, (struct part){target, 0, node})) return false;
     }
     if (all < 0) return true;
     if (s->nodes[all].event != JSON_ARRAY || s->nodes[all].n == 0)
         return GRAMMAR_FAIL(s->b, TERN_BAD_FORMAT, "schema %s: a list of schemas is expected", schema_path(s, all));
-    SCHEMA_EACH(s, child, all) if (!opener_put(s, o, (struct part){child, 0}, i)) return false;
+    SCHEMA_EACH(s, child, all) if (!opener_put(s, o, (struct part){child, 0, node})) return false;
     return true;
 }
 
-bool parts_add(struct schema *s, struct parts *parts, int32_t node) {
-    for (int i = 0; i < parts->n; i++)
-        if (parts->items[i].node == node) return true;
+bool parts_add(struct schema *s, struct parts *parts, int32_t node, int32_t from) {
+    if (from < 0 && part_find(parts, node) >= 0) return true;
     if (parts->n == SCHEMA_PARTS_MAX)
         return GRAMMAR_FAIL(s->b, TERN_LIMIT, "schema %s: more than %d schemas hold for one value",
                             schema_path(s, node), SCHEMA_PARTS_MAX);
-    parts->items[parts->n++] = (struct part){node, 0};
+    parts->items[parts->n++] = (struct part){node, 0, from};
     return true;
 }
 
 static uint64_t parts_hash(const struct part *p, int n) { // whatever their order
     uint64_t h = 0x9E37u + (uint64_t)n;
-    for (int i = 0; i < n; i++) h += hash_bytes(&p[i], sizeof p[i], 7);
+    for (int i = 0; i < n; i++) {
+        uint32_t key[2] = {(uint32_t)p[i].node, p[i].done};
+        h += hash_bytes(key, sizeof key, 7);
+    }
     return h;
 }
 
@@ -122,7 +132,7 @@ static int32_t job_get(struct schema *s, const struct parts *p) {
 static bool parts_open(struct schema *s, const struct parts *parts, struct parts *out, bool *never) {
     struct opener o = {.never = false};
     for (int i = 0; i < parts->n; i++)
-        if (!opener_put(s, &o, parts->items[i], GRAMMAR_NONE)) return false;
+        if (!opener_put(s, &o, parts->items[i])) return false;
     for (int i = 0; i < o.out.n; i++)
         if (!part_open(s, &o, i)) return false;
     int n = 0;
@@ -142,13 +152,13 @@ int32_t schema_rule_of(struct schema *s, const struct parts *parts) {
 }
 
 bool schema_parts_of(struct schema *s, int32_t node, struct parts *out) {
-    struct parts p = {.items = {{node, 0}}, .n = 1};
+    struct parts p = {.items = {{node, 0, GRAMMAR_NONE}}, .n = 1};
     bool never = false;
     return parts_open(s, &p, out, &never);
 }
 
 int32_t schema_rule_of_node(struct schema *s, int32_t node) {
-    struct parts p = {.items = {{node, 0}}, .n = 1};
+    struct parts p = {.items = {{node, 0, GRAMMAR_NONE}}, .n = 1};
     return schema_rule_of(s, &p);
 }
 
@@ -165,7 +175,7 @@ static bool cases_build(struct schema *s, const struct parts *parts, int i, int3
     SCHEMA_EACH(s, child, list) {
         struct parts p = *parts;
         p.items[i].done |= done;
-        if (!parts_add(s, &p, child)) return false;
+        if (!parts_add(s, &p, child, parts->items[i].node)) return false;
         int32_t to = schema_rule_of(s, &p);
         if (to < 0) return false;
         grammar_call(s->b, start, to, end, false);
@@ -189,7 +199,7 @@ static bool job_build(struct schema *s, const struct schema_job *j) {
 }
 
 bool schema_build(struct schema *s) {
-    for (size_t i = 0; i < s->n_jobs && grammar_in_time(s->b); i++) {
+    for (size_t i = 0; i < s->n_jobs && grammar_work(s->b, 1); i++) {
         struct schema_job j = s->jobs[i]; // the array may move
         if (!job_build(s, &j)) return false;
     }

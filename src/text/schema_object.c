@@ -58,13 +58,16 @@ static bool names_check(struct schema *s, int32_t part, int32_t *properties, int
 }
 
 // The rule of the key's value: what each part says of it, or of other keys.
-static int32_t value_rule(struct schema *s, const struct parts *parts, struct str key, bool is_free) {
+static int32_t value_rule(struct schema *s, const struct parts *parts, struct str key, int32_t known, bool is_free) {
     struct parts p = {.n = 0};
     for (int i = 0; i < parts->n; i++) {
         int32_t part = parts->items[i].node, properties = schema_get(s, part, "properties"), node = GRAMMAR_NONE;
-        if (properties >= 0 && !is_free) node = schema_get_str(s, properties, key);
+        if (known >= 0 && s->nodes[known].parent == properties)
+            node = known; // saves a search: with thousands of keys these would take their square
+        else if (properties >= 0 && !is_free)
+            node = schema_get_str(s, properties, key);
         if (node < 0) node = schema_get(s, part, "additionalProperties");
-        if (node >= 0 && !parts_add(s, &p, node)) return GRAMMAR_NONE;
+        if (node >= 0 && !parts_add(s, &p, node, GRAMMAR_NONE)) return GRAMMAR_NONE;
     }
     return schema_rule_of(s, &p);
 }
@@ -108,6 +111,7 @@ static bool name_enter(struct object *o, struct str spelling, int32_t key) {
     for (size_t i = 0; i < spelling.len; i++) {
         uint8_t c = (uint8_t)spelling.data[i];
         int32_t child = o->names[at].child;
+        if (!grammar_work(o->s->b, 8)) return false;
         while (child >= 0 && o->names[child].byte != c) child = o->names[child].next;
         if (child < 0) {
             child = name_node_new(o, c);
@@ -122,8 +126,8 @@ static bool name_enter(struct object *o, struct str spelling, int32_t key) {
     return true;
 }
 
-// One key: its value's rule, its place in the order. A name that came before only gets `required`.
-static bool key_add(struct object *o, struct str name, bool required, struct g_object *g) {
+// One key (node: where it is declared): its value's rule, its place. A name that came before only gets `required`.
+static bool key_add(struct object *o, struct str name, int32_t node, bool required, struct g_object *g) {
     struct schema *s = o->s;
     struct buf spelling;
     buf_init(&spelling, CONSTRAINT_BYTES_MAX * 8);
@@ -136,7 +140,7 @@ static bool key_add(struct object *o, struct str name, bool required, struct g_o
     if (known >= 0 && o->names[known].key >= 0) {
         s->b->g->keys[g->first_key + o->names[known].key].required |= required;
     } else {
-        int32_t rule = value_rule(s, o->parts, name, false);
+        int32_t rule = value_rule(s, o->parts, name, node, false);
         if (rule >= 0) grammar_key(s->b, &(struct g_key){.rule = rule, .required = required});
         if (s->b->status == TERN_OK) name_enter(o, text, g->n_keys++);
     }
@@ -151,12 +155,12 @@ static bool keys_read(struct object *o, struct g_object *g) {
     for (int i = 0; i < o->parts->n; i++) {
         if (!names_check(s, o->parts->items[i].node, &properties, &required)) return false;
         if (properties < 0) continue;
-        SCHEMA_EACH(s, child, properties) if (!key_add(o, s->nodes[child].key, false, g)) return false;
+        SCHEMA_EACH(s, child, properties) if (!key_add(o, s->nodes[child].key, child, false, g)) return false;
     }
     for (int i = 0; i < o->parts->n; i++) {
         required = schema_get(s, o->parts->items[i].node, "required");
         if (required < 0) continue;
-        SCHEMA_EACH(s, child, required) if (!key_add(o, s->nodes[child].text, true, g)) return false;
+        SCHEMA_EACH(s, child, required) if (!key_add(o, s->nodes[child].text, GRAMMAR_NONE, true, g)) return false;
     }
     if (g->n_keys > SCHEMA_PROPERTIES_MAX)
         return GRAMMAR_FAIL(s->b, TERN_LIMIT, "schema %s: %d properties; at most %d are allowed",
@@ -276,6 +280,7 @@ static void leaving_edges(struct object *o, int32_t name) {
     struct schema *s = o->s;
     struct grammar *g = s->b->g;
     struct name_node *n = &o->names[name];
+    if (!grammar_work(s->b, 256)) return;
     if (n->free < 0) return; // only through bytes that no token spells
     int32_t guard = grammar_guard(s->b, &(struct key_guard){.object = o->object, .generic = true});
     for (int32_t e = g->nodes[s->key_from + n->free].edges; e >= 0; e = g->edges[e].next) {
@@ -400,7 +405,7 @@ static bool object_make(struct object *o, int32_t rule) {
         says_other |= schema_get(s, o->parts->items[i].node, "additionalProperties") >= 0;
     o->open = says_other || !closed_by_default(s, o->parts);
     if (o->open) { // `false` everywhere makes a rule that nothing fits: cut, but not worth its nodes
-        g.generic = value_rule(s, o->parts, (struct str){NULL, 0}, true);
+        g.generic = value_rule(s, o->parts, (struct str){NULL, 0}, GRAMMAR_NONE, true);
         if (g.generic < 0) return false;
         o->open = s->b->g->rules[g.generic].min == 0;
     }

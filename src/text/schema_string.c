@@ -125,10 +125,10 @@ static int32_t nodes_intersect(struct grammar_builder *b, int32_t a, int32_t z) 
     struct pairs p = {.b = b};
     int32_t first = pair_node(&p, a, z);
     for (size_t i = 0; i < p.n && b->status == TERN_OK; i++) {
-        if (i % 256 == 255 && !grammar_in_time(b)) break;
         const int32_t pair[3] = {p.items[i][0], p.items[i][1], p.items[i][2]};
         for (int32_t x = b->g->nodes[pair[0]].edges; x >= 0; x = b->g->edges[x].next)
             for (int32_t y = b->g->nodes[pair[1]].edges; y >= 0; y = b->g->edges[y].next) {
+                if (!grammar_work(b, 1)) break;
                 const struct g_edge e = b->g->edges[x], f = b->g->edges[y];
                 int lo = MAX(e.lo, f.lo), hi = MIN(e.hi, f.hi);
                 if (lo <= hi) grammar_edge(b, pair[2], lo, hi, pair_node(&p, e.to, f.to), 0, GRAMMAR_NONE);

@@ -188,7 +188,7 @@ bool answer_is_marker(struct str marker);
 
 #define CONSTRAINT_BYTES_MAX (64 << 10)        // of the source
 #define CONSTRAINT_TOOLS_BYTES_MAX (512 << 10) // of a list of tools
-#define CONSTRAINT_TIME_MS_MAX 200             // to compile
+#define CONSTRAINT_WORK_MAX 40000000           // steps of compiling
 #define CONSTRAINT_NESTING_MAX 120             // frames of the automaton's stack: nesting of what is generated
 #define CONSTRAINT_NOTE_MAX 1000
 #define SCHEMA_DEPTH_MAX 32
