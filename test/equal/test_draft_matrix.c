@@ -350,7 +350,10 @@ static void test_pairs(void **state) {
                       (long long)by_drafter[d].accepted, (long long)by_drafter[d].drafted,
                       (long long)by_drafter[d].cached);
     if (!env_get("TERN_TEST_SHORT")) assert_true(n_good >= 4); // or nothing was tested
-    for (int d = 0; d < DRAFTERS; d++) assert_true(by_drafter[d].accepted > 0 && by_drafter[d].cached > 0);
+    for (int d = 0; d < DRAFTERS; d++) {
+        assert_true(by_drafter[d].accepted > 0);
+        if (!env_get("TERN_TEST_SHORT")) assert_true(by_drafter[d].cached > 0);
+    }
     if (os_remove(state_path, &err) != TERN_OK) fail_msg("%s", err.message);
 }
 
