@@ -14,10 +14,6 @@ static int64_t product(const struct npu_tensor *t, int from, int to) {
     return n;
 }
 
-static void flush(float *x, int64_t n) {
-    for (int64_t i = 0; i < n; i++) x[i] = fabsf(x[i]) < 0x1p-14f ? 0 : x[i];
-}
-
 // ------------------------------------------------------------------------------------------------------------ products
 
 typedef void (*weights_fn)(const struct npu_eval *e, const void *arg, int row, int rows, int k, int depth, float *out);
@@ -38,9 +34,12 @@ static void tile_x(const struct npu_eval *e, const struct product *p, int k, int
                    float *out) {
     for (int i = 0; i < depth; i++) {
         float *row = out + i * NPU_TILE_COLS;
-        memcpy(row, p->x + (int64_t)(k + i) * p->x_stride + c, (size_t)cols * sizeof(float));
+        const float *from = p->x + (int64_t)(k + i) * p->x_stride + c;
+        if (e->rules->flush && p->divide == 0)
+            e->k->flush(cols, from, row);
+        else
+            memcpy(row, from, (size_t)cols * sizeof(float));
         for (int j = cols; j < padded; j++) row[j] = 0;
-        if (e->rules->flush && p->divide == 0) flush(row, cols);
     }
 }
 
@@ -57,7 +56,7 @@ static void tile_store(const struct npu_eval *e, const struct product *p, int ro
         for (int j = 0; p->divide > 0 && j < cols; j++) acc[r][j] = acc[r][j] / p->divide;
         for (int j = 0; p->sum_away && j < cols; j++) acc[r][j] = store_away(acc[r][j]);
         e->k->round(e->fix, cols, acc[r], y);
-        if (e->rules->flush && !is_sum) flush(y, cols);
+        if (e->rules->flush && !is_sum) e->k->flush(cols, y, y);
     }
 }
 
@@ -85,7 +84,7 @@ static void product_run(const struct npu_eval *e, const struct product *p, int b
                                      .x_stride = (int)p->x_stride,
                                      .cliff = is_sum || p->depth == 1 ? 0 : e->rules->cliff};
                 p->weights(e, p->arg, row, rows, k, depth, w);
-                if (e->rules->flush && !is_sum) flush(w, NPU_TILE_ROWS * NPU_TILE_DEPTH);
+                if (e->rules->flush && !is_sum) e->k->flush(NPU_TILE_ROWS * NPU_TILE_DEPTH, w, w);
                 if (copy) {
                     tile_x(e, p, k, depth, c, cols, padded, x);
                     t.x = x;

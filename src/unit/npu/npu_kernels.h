@@ -35,6 +35,7 @@ struct npu_kernels {
     // y = fix(a op b); kind: enum npu_op_kind ADD … MAX; a_step, b_step: 1, or 0 for one value
     void (*binary)(int kind, enum npu_fix fix, int n, const float *a, int a_step, const float *b, int b_step, float *y);
     void (*round)(enum npu_fix fix, int n, const float *x, float *y);
+    void (*flush)(int n, const float *x, float *y); // subnormal fp16 values become +0
     void (*add)(int n, const float *x, float *acc); // acc += x, float
     void (*max)(int n, const float *x, float *acc); // acc = x > acc or x is NaN ? x : acc
     void (*div)(enum npu_fix fix, int n, const float *x, const float *d, float *y);

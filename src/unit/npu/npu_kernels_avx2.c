@@ -22,6 +22,7 @@ static inline vf as_float(vi v) { return (vf)v; }
 static inline vf beyond(vf v, vf limit) {
     return _mm256_blendv_ps(v, v * set1(__builtin_inff()), _mm256_cmp_ps(mask_abs(v), limit, _CMP_GE_OQ));
 }
+static inline vf zero_below(vf v) { return _mm256_and_ps(v, _mm256_cmp_ps(mask_abs(v), set1(0x1p-14f), _CMP_NLT_UQ)); }
 static inline vf max_(vf a, vf b) { return _mm256_max_ps(a, b); }
 static inline vf max_nan(vf a, vf b) {
     return _mm256_blendv_ps(b, a, _mm256_or_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ), _mm256_cmp_ps(a, a, _CMP_UNORD_Q)));

@@ -22,6 +22,9 @@ static inline vf as_float(vi v) { return (vf)v; }
 static inline vf beyond(vf v, vf limit) {
     return _mm512_mask_mul_ps(v, _mm512_cmp_ps_mask(mask_abs(v), limit, _CMP_GE_OQ), v, set1(__builtin_inff()));
 }
+static inline vf zero_below(vf v) {
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(mask_abs(v), set1(0x1p-14f), _CMP_NLT_UQ), v);
+}
 static inline vf max_(vf a, vf b) { return _mm512_max_ps(a, b); }
 static inline vf max_nan(vf a, vf b) {
     __mmask16 m = _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) | _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);

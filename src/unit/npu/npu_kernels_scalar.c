@@ -20,6 +20,7 @@ static inline vf mask_abs(vf v) { return fabsf(v); }
 static inline vi as_int(vf v) { return (vi)f32_bits(v); }
 static inline vf as_float(vi v) { return f32_from_bits((uint32_t)v); }
 static inline vf beyond(vf v, vf limit) { return fabsf(v) >= limit ? v * INFINITY : v; }
+static inline vf zero_below(vf v) { return fabsf(v) < 0x1p-14f ? 0 : v; }
 static inline vf max_(vf a, vf b) { return a > b ? a : b; }
 static inline vf max_nan(vf a, vf b) { return a != a || a > b ? a : b; }
 static inline vf nan_to_zero(vf v) { return v != v ? 0 : v; }

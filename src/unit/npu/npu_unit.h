@@ -22,9 +22,10 @@ struct unit {
     struct unit_base base;
     const struct npu_rules *rules;
     const struct npu_kernels *kernels;
+    enum npu_format format; // asked for; NPU_FORMAT_NONE: by the class
     struct team *team;
     int n_threads;
-    char detail[128];
+    char detail[192];
     const struct npu_backend_driver *remote_driver; // of a variant that is a back end (pack_unit.c), or NULL
     struct npu_backend *remote;
     float *scratch; // of all programs: one runs at a time

@@ -11,13 +11,28 @@ static bool npu_probe(const char **reason) {
     return true;
 }
 
-static enum tern_status rules_choose(struct unit *u, const char *name, struct tern_err *err) {
+// "ane-m1+int4": the format of matrices behind a plus sign; without one the class decides (weights_import).
+static enum tern_status format_choose(struct unit *u, const char *name, struct tern_err *err) {
+    for (int f = 0; f < NPU_FORMAT_NONE; f++)
+        if (strcmp(name, npu_format_name((enum npu_format)f)) == 0) {
+            u->format = (enum npu_format)f;
+            return TERN_OK;
+        }
+    return err_set(err, TERN_NOT_FOUND, "npu unit: no weight format '%s'; there are int8, int4, f16", name);
+}
+
+static enum tern_status rules_choose(struct unit *u, const char *variant, struct tern_err *err) {
     struct buf names;
-    u->rules = name && name[0] ? npu_rules_find(name) : &npu_rules_table[0];
+    char name[32] = "";
+    size_t n = variant ? strcspn(variant, "+") : 0;
+    if (n < sizeof(name)) memcpy(name, variant ? variant : "", n);
+    u->rules = n == 0 ? &npu_rules_table[0] : npu_rules_find(name);
+    u->format = NPU_FORMAT_NONE;
+    if (u->rules && variant && variant[n] == '+') return format_choose(u, variant + n + 1, err);
     if (u->rules) return TERN_OK;
     buf_init(&names, 512);
     for (int i = 0; npu_rules_table[i].name; i++) buf_putf(&names, "%s%s", i > 0 ? ", " : "", npu_rules_table[i].name);
-    err_set(err, TERN_NOT_FOUND, "npu unit: no rule set '%s'; there are %s", name, names.failed ? "" : names.data);
+    err_set(err, TERN_NOT_FOUND, "npu unit: no rule set '%s'; there are %s", variant, names.failed ? "" : names.data);
     buf_release(&names);
     return TERN_NOT_FOUND;
 }
@@ -205,6 +220,7 @@ static enum tern_status npu_weights_import(struct unit *u, struct unit_weights *
     w->numerics = o->numerics;
     enum tern_status status;
     enum npu_format format = o->numerics == PROG_CLASS_INT8 ? NPU_FORMAT_I8 : NPU_FORMAT_F16;
+    if (u->format != NPU_FORMAT_NONE) format = u->format;
     TRY_GOTO(npu_store_create(&w->store, m, format, err), fail);
     w->rope_freq = mem_calloc((size_t)MAX(m->hyper.head_dim / 2, 1), sizeof(double));
     if (!w->rope_freq) {
