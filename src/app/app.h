@@ -33,6 +33,10 @@ struct command;
 // in argv[1 … *n_args]. Returns false with *exit_code set: after --help (0) or a usage error (2, already told).
 bool opts_parse(const struct command *c, const struct opt *const *tables, int argc, char **argv, int *n_args,
                 int *exit_code);
+// One setting from elsewhere: the option --name gets the value ("true" or "false" for flags), which must live on. where
+// is told with errors. 0, or the exit code after telling.
+int opts_set(const struct command *c, const struct opt *const *tables, const char *name, const char *value,
+             const char *where);
 // One line on stderr: "tern run: message" and where to look; returns EXIT_USAGE.
 int usage_error(const struct command *c, const char *fmt, ...) PRINTF_LIKE(2, 3);
 

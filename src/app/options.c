@@ -4,6 +4,9 @@
 
 #include <stdio.h>
 
+// File and line, or variable, of the setting that is being read; NULL: the command line.
+static const char *where_now;
+
 int usage_error(const struct command *c, const char *fmt, ...) {
     char text[512];
     va_list args;
@@ -13,7 +16,8 @@ int usage_error(const struct command *c, const char *fmt, ...) {
     struct buf b;
     buf_init(&b, 4096);
     str_put_escaped(&b, str_from(text), sizeof text);
-    fprintf(stderr, "tern %s: %s (see `tern %s --help`)\n", c->name, b.data ? b.data : "", c->name);
+    fprintf(stderr, "tern %s: %s%s%s (see `tern %s --help`)\n", c->name, where_now ? where_now : "",
+            where_now ? ": " : "", b.data ? b.data : "", c->name);
     buf_release(&b);
     return EXIT_USAGE;
 }
@@ -102,6 +106,28 @@ static bool opt_parse(const struct command *c, const struct opt *const *tables, 
         value = argv[++*i];
     }
     return opt_set(c, o, value);
+}
+
+int opts_set(const struct command *c, const struct opt *const *tables, const char *name, const char *value,
+             const char *where) {
+    where_now = where;
+    const struct opt *o = NULL;
+    for (const struct opt *const *t = tables; *t && !o; t++)
+        for (const struct opt *row = *t; row->name && !o; row++)
+            if (strcmp(row->name + 2, name) == 0) o = row;
+    int code = 0;
+    if (!o) {
+        code = usage_error(c, "no setting is named '%s'", name);
+    } else if (o->type == OPT_FLAG) {
+        bool on = strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
+        if (!on && strcmp(value, "false") != 0 && strcmp(value, "0") != 0)
+            code = usage_error(c, "%s is true or false, not '%s'", name, value);
+        *(bool *)o->target = on;
+    } else if (!opt_set(c, o, value)) {
+        code = EXIT_USAGE;
+    }
+    where_now = NULL;
+    return code;
 }
 
 bool opts_parse(const struct command *c, const struct opt *const *tables, int argc, char **argv, int *n_args,

@@ -94,11 +94,14 @@ struct serve_opts {
     uint64_t prefix_ram, prefix_disk;
     const char *prefix_dir;
     float drain_s;
-    bool open_to_network;
+    bool open_to_network, check;
+    const char *config;
 };
 
 struct serve {
     struct serve_opts o;
+    struct buf configs[2]; // texts of files, which hold the settings' values
+    int n_configs;
     struct model_opts model;
     struct sample_opts sample; // the operator's defaults; max_tokens is a ceiling
     struct net_server *net;
@@ -274,6 +277,10 @@ void serve_id_make(char *out, size_t cap, const char *prefix);
 // A member that answers the whole of a text: bytes of messages, tools … as the engine wants them.
 static inline struct tern_str serve_str(struct str s) { return (struct tern_str){s.data, s.len}; }
 static inline struct str serve_view(struct tern_str s) { return (struct str){s.data, s.len}; }
+
+// Settings from files and the environment into the options' targets; 0, or the exit code after telling.
+int serve_config_read(const struct command *c, struct serve *s, const struct opt *const *tables, int argc, char **argv);
+void serve_config_tell(const struct opt *const *tables); // all of them on stdout, but for keys
 
 // gate, keys, log, metrics
 enum tern_status serve_keys_load(struct serve *s, struct tern_err *err);

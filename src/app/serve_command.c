@@ -17,6 +17,7 @@ static const char *const help_text =
     "Listens on 127.0.0.1 and answers OpenAI's API (/v1/chat/completions, /v1/completions, /v1/models, "
     "/v1/embeddings),\n"
     "/tokenize, /detokenize, /apply-template, /health, /metrics, /props, /slots; doc/server.md has a line for each.\n"
+    "Each option is also a line `name = value` of a file (--config) and a variable TERN_SERVE_NAME.\n"
     "Sampling options are the defaults of requests that do not say; --max-tokens is a ceiling. Keys also come from\n"
     "$TERN_API_KEY.";
 
@@ -35,7 +36,7 @@ static void opts_init(struct serve *s) {
     sample_opts_init(&s->sample);
 }
 
-#define SERVE_OPTS_N 24
+#define SERVE_OPTS_N 26
 static void opts_table(struct serve *s, struct opt table[SERVE_OPTS_N]) {
     struct serve_opts *o = &s->o;
     const struct opt rows[] = {
@@ -66,6 +67,9 @@ static void opts_table(struct serve *s, struct opt table[SERVE_OPTS_N]) {
         {"--body-mib", 0, "N", OPT_INT, &o->body_mib, 1, 1024, "MiB of a request's body at most (default 16)"},
         {"--drain", 0, "S", OPT_FLOAT, &o->drain_s, 0, 3600,
          "seconds that running answers have at the end (default 30)"},
+        {"--config", 0, "FILE", OPT_TEXT, &o->config, 0, 0,
+         "settings (default: /etc/tern/serve.conf, then ~/.config/tern/serve.conf)"},
+        {"--check", 0, NULL, OPT_FLAG, &o->check, 0, 0, "tell the settings as they would be used, and end"},
         {"--log", 0, "FORM", OPT_TEXT, &o->log, 0, 0, "a line for each request: text (default), json, none"},
         {0}};
     _Static_assert(ARRAY_LEN(rows) <= SERVE_OPTS_N, "a row more than the table holds");
@@ -224,13 +228,17 @@ static void drain(struct serve *s, int n_signals) {
     if (n_signals < 2) idle_wait(s, &n_signals, CUT_S);
 }
 
-static int serve_run(const struct command *c, struct serve *s) {
+static int serve_run(const struct command *c, struct serve *s, const struct opt *const *tables) {
     struct tern_err err = {0};
     s->lock = mutex_create();
     if (!s->lock) return err_set(&err, TERN_NO_MEMORY, "no memory to start"), fail_told(c, &err);
     if (serve_keys_load(s, &err) != TERN_OK) return fail_told(c, &err);
     int code = opts_check(c, s);
     if (code != 0) return code;
+    if (s->o.check) {
+        serve_config_tell(tables);
+        return EXIT_DONE;
+    }
     model_id_set(s);
     snprintf(s->fingerprint, sizeof s->fingerprint, "tern-%.50s", tern_version());
     s->begin_s = clock_wall_s();
@@ -259,14 +267,19 @@ static int serve_main(const struct command *c, int argc, char **argv) {
     sample_opts_table(&s->sample, sample_rows);
     const struct opt *const tables[] = {rows, sample_rows, model_rows, NULL};
     int n_args, code;
-    if (opts_parse(c, tables, argc, argv, &n_args, &code)) {
+    code = serve_config_read(c, s, tables, argc, argv);
+    if (code == 0 && opts_parse(c, tables, argc, argv, &n_args, &code)) {
         sample_opts_apply(&s->sample);
-        code = n_args > 0 ? usage_error(c, "no arguments expected; the model is named by --model") : serve_run(c, s);
+        if (n_args > 0)
+            code = usage_error(c, "no arguments expected; the model is named by --model");
+        else
+            code = serve_run(c, s, tables);
     }
     net_server_close(s->net);
     tern_service_close(s->service);
     tern_engine_close(s->engine);
     mutex_free(s->lock);
+    for (int i = 0; i < s->n_configs; i++) buf_release(&s->configs[i]);
     mem_free(s->keys);
     mem_free(s);
     return code;
