@@ -6,7 +6,7 @@
 #include "text/constraint_int.h"
 
 #define HEIGHT_UNKNOWN UINT16_MAX
-#define HEAVY_BYTES 64 // a node where more bytes go on is heavy
+#define HEAVY_BYTES 16 // a node where more bytes go on is heavy
 
 // ---------------------------------------------------------------------------------------------------- fixed points
 
@@ -290,6 +290,37 @@ static bool keyed_now(const struct grammar *g, const struct g_node *n) {
     return false;
 }
 
+// Pieces that others were made from stay in the arrays; what the root does not reach is never heavy.
+static void unreached_mark(struct grammar_builder *b) {
+    struct grammar *g = b->g;
+    int32_t *work = mem_calloc(g->n_nodes + 1, sizeof *work);
+    bool *seen = mem_calloc(g->n_nodes + 1, sizeof *seen);
+    size_t n = 0;
+    if (work && seen) {
+        work[n++] = g->rules[g->root].start;
+        seen[work[0]] = true;
+    } else {
+        GRAMMAR_FAIL(b, TERN_NO_MEMORY, "no memory for a constraint");
+    }
+    while (n > 0) {
+        const struct g_node *node = &g->nodes[work[--n]];
+        for (int k = 0; k < node->n_edges + node->n_tokens + 2 * node->n_calls; k++) {
+            int calls = k - node->n_edges - node->n_tokens;
+            const struct g_call *call = calls >= 0 ? &g->calls[node->calls + calls / 2] : NULL;
+            int32_t to = k < node->n_edges ? g->edges[node->edges + k].to
+                         : !call           ? g->tokens[node->tokens + k - node->n_edges].to
+                         : calls % 2       ? g->rules[call->rule].start
+                                           : call->to;
+            if (seen[to]) continue;
+            seen[to] = true;
+            work[n++] = to;
+        }
+    }
+    for (size_t i = 0; seen && i < g->n_nodes; i++) g->nodes[i].heavy &= seen[i];
+    mem_free(work);
+    mem_free(seen);
+}
+
 static void kinds_find(struct grammar_builder *b) {
     struct grammar *g = b->g;
     for (size_t i = 0; i < g->n_nodes; i++) {
@@ -299,6 +330,7 @@ static void kinds_find(struct grammar_builder *b) {
         n->plain = !n->accept && n->n_calls == 0 && n->n_tokens == 0;
         n->heavy = bytes > HEAVY_BYTES && n->n_calls == 0 && n->n_tokens == 0;
     }
+    unreached_mark(b);
     for (bool changed = true; changed && grammar_work(b, g->n_nodes + g->n_edges);) {
         changed = false;
         for (size_t i = g->n_nodes; i-- > 0;)

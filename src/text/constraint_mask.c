@@ -115,23 +115,25 @@ static struct heavy_set *heavy_get(struct constraint *c, const struct config *at
     return oldest;
 }
 
-// The insides of strings and free keys, before the first mask is asked for.
+// The insides of strings and free keys, then what leads there, before the first mask is asked for.
 void masks_warm(struct constraint *c) {
     const struct grammar *g = c->grammar;
     int n = 0;
-    for (size_t i = 0; i < g->n_nodes && n < HEAVY_WARMED; i++) {
-        const struct g_node *node = &g->nodes[i];
-        struct config at = {.node = (int32_t)i};
-        bool loops = false;
-        for (int k = 0; k < node->n_edges; k++) {
-            const struct g_edge *e = &g->edges[node->edges + k];
-            loops |= e->to == (int32_t)i;
-            if (e->flags & EDGE_KEYED) at.need = (uint32_t)g->objects[g->guards[e->guard].object].n_keys;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < g->n_nodes && n < HEAVY_WARMED; i++) {
+            const struct g_node *node = &g->nodes[i];
+            struct config at = {.node = (int32_t)i};
+            bool loops = false, leads = false;
+            for (int k = 0; node->heavy && k < node->n_edges; k++) {
+                const struct g_edge *e = &g->edges[node->edges + k];
+                loops |= e->to == (int32_t)i;
+                leads |= g->nodes[e->to].heavy;
+                if (e->flags & EDGE_KEYED) at.need = (uint32_t)g->objects[g->guards[e->guard].object].n_keys;
+            }
+            if (pass == 0 ? !loops : loops || !leads) continue;
+            heavy_get(c, &at);
+            n++;
         }
-        if (!node->heavy || !loops) continue;
-        heavy_get(c, &at);
-        n++;
-    }
 }
 
 // Tokens with at most `left` counted characters.
