@@ -185,10 +185,13 @@ static const struct serve_field fields[] = {
     {"container", SERVE_FIELD_REFUSE, 0, 0, 0, 0, "the server runs nothing"},
     {0}};
 
+bool serve_anthropic_read(struct serve_ask *a, struct str body) {
+    return serve_fields_read(a, body, "", fields) && conversation_read(a);
+}
+
 static bool request_read(struct serve *s, struct net_request *r, struct serve_ask *a) {
-    bool ok = serve_fields_read(a, r->body, "", fields);
-    if (ok && !s->info.has_template) ok = serve_bad(a, NULL, "the model has no chat template; use /v1/completions");
-    if (ok) ok = conversation_read(a);
+    bool ok = s->info.has_template || serve_bad(a, NULL, "the model has no chat template; use /v1/completions");
+    ok = ok && serve_anthropic_read(a, r->body);
     if (!ok) serve_fail(r, &a->fault);
     return ok && serve_model_check(s, r, a->model);
 }

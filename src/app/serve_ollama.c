@@ -8,11 +8,6 @@
 
 #include <stdio.h>
 
-struct ollama_ask {
-    struct serve_ask ask; // first: field tables reach the rest by offsets from it
-    struct str options, system_text, prompt_text, format, images;
-    bool raw;
-};
 #define OLLAMA_FIELD(name_, kind_, member_) \
     { name_, kind_, offsetof(struct ollama_ask, member_), 0, 0, 0, 0 }
 
@@ -145,14 +140,14 @@ static void loaded_reply(struct serve *s, struct net_request *r, bool chat) {
         SERVE_FIELD("logprobs", SERVE_FIELD_BOOL, logprobs, 0, 0),                                             \
         SERVE_FIELD("top_logprobs", SERVE_FIELD_INT, top_logprobs, 0, TERN_TOP_LOGPROBS_MAX)
 
-static bool chat_read(struct ollama_ask *q, struct net_request *r) {
+static bool chat_read(struct ollama_ask *q, struct str body) {
     static const struct serve_field fields[] = {COMMON_FIELDS,
                                                 SERVE_FIELD("messages", SERVE_FIELD_RAW, messages, 0, 0),
                                                 SERVE_FIELD("tools", SERVE_FIELD_RAW, tools, 0, 0),
                                                 {0}};
     struct serve_ask *a = &q->ask;
     struct reading read = {.a = a};
-    if (!serve_fields_read(a, r->body, "", fields)) return false;
+    if (!serve_fields_read(a, body, "", fields)) return false;
     if (a->messages.len == 0 || str_eqz(a->messages, "[]")) return a->messages = (struct str){0}, true;
     serve_chat_init(&read.chat, a);
     if (serve_list_each(a, a->messages, "messages", SERVE_MESSAGES_MAX, message_take, &read))
@@ -161,7 +156,7 @@ static bool chat_read(struct ollama_ask *q, struct net_request *r) {
     return false;
 }
 
-static bool generate_read(struct ollama_ask *q, struct net_request *r) {
+static bool generate_read(struct ollama_ask *q, struct str body) {
     static const struct serve_field fields[] = {
         COMMON_FIELDS,
         OLLAMA_FIELD("prompt", SERVE_FIELD_STR, prompt_text),
@@ -173,7 +168,7 @@ static bool generate_read(struct ollama_ask *q, struct net_request *r) {
         {0}};
     struct serve_ask *a = &q->ask;
     struct reading read = {.a = a};
-    if (!serve_fields_read(a, r->body, "", fields)) return false;
+    if (!serve_fields_read(a, body, "", fields)) return false;
     if (q->images.len > 0 && !str_eqz(q->images, "[]"))
         return serve_bad(a, "images", "images: this model reads text only");
     if (q->raw || q->prompt_text.len == 0) return true;
@@ -185,15 +180,19 @@ static bool generate_read(struct ollama_ask *q, struct net_request *r) {
     return serve_chat_finish(&read.chat);
 }
 
+bool serve_ollama_read(struct ollama_ask *q, struct str body, bool chat) {
+    q->ask.stream = true;
+    if (!(chat ? chat_read(q, body) : generate_read(q, body))) return false;
+    if (q->options.len > 0 && !serve_fields_read(&q->ask, q->options, "options.", option_fields)) return false;
+    return format_take(q);
+}
+
 static void answer_start(struct serve *s, struct net_request *r, bool chat) {
     struct serve_answer *a =
         serve_answer_create(s, r, chat ? &serve_ollama_chat_wire : &serve_ollama_generate_wire, "ollama_");
     if (!a) return;
     struct ollama_ask q = {.ask = a->ask};
-    q.ask.stream = true;
-    bool ok = chat ? chat_read(&q, r) : generate_read(&q, r);
-    if (ok && q.options.len > 0) ok = serve_fields_read(&q.ask, q.options, "options.", option_fields);
-    ok = ok && format_take(&q);
+    bool ok = serve_ollama_read(&q, r->body, chat);
     if (ok && !q.raw && q.ask.messages.len > 0 && !s->info.has_template)
         ok = serve_bad(&q.ask, NULL, "the model has no chat template; use /api/generate with raw");
     a->ask = q.ask;

@@ -2,6 +2,14 @@
 #pragma once
 #include "serve_parts.h"
 
+struct ollama_ask {
+    struct serve_ask ask; // first: field tables reach the rest by offsets from it
+    struct str options, system_text, prompt_text, format, images;
+    bool raw;
+};
+// The fields and the conversation of a request, checked and in the engine's form. False: q->ask.fault says what is
+// wrong.
+bool serve_ollama_read(struct ollama_ask *q, struct str body, bool chat);
 extern const struct serve_wire serve_ollama_chat_wire, serve_ollama_generate_wire;
 // "model", "created_at" of an object that is open.
 void serve_ollama_head_put(struct json_writer *w, const struct serve_answer *a);

@@ -7,11 +7,6 @@
 
 #include <stdio.h>
 
-struct responses_ask {
-    struct serve_ask ask; // first: field tables reach the rest by offsets from it
-    struct str instructions, metadata, text, reasoning;
-    struct str background;
-};
 #define RESPONSES_FIELD(name_, kind_, member_) \
     { name_, kind_, offsetof(struct responses_ask, member_), 0, 0, 0, 0 }
 
@@ -209,23 +204,22 @@ static const struct serve_field fields[] = {
     {"prompt", SERVE_FIELD_REFUSE, 0, 0, 0, 0, "no prompts are stored here"},
     {0}};
 
-static bool request_read(struct serve *s, struct net_request *r, struct responses_ask *q, struct str *tools_raw) {
+bool serve_responses_read(struct responses_ask *q, struct str body) {
     struct serve_ask *a = &q->ask;
-    bool ok = serve_fields_read(a, r->body, "", fields);
-    *tools_raw = a->tools;
-    if (ok && !s->info.has_template) ok = serve_bad(a, NULL, "the model has no chat template; use /v1/completions");
-    if (ok && q->metadata.len > 0 && q->metadata.data[0] != '{') ok = serve_bad(a, "metadata", "metadata is an object");
-    if (ok && q->background.len > 0 && !str_eqz(q->background, "false"))
-        ok = serve_bad(a, "background", "background: answers are not kept here for later");
-    return ok && conversation_read(q) && text_format_take(q) && tool_choice_take(a);
+    if (!serve_fields_read(a, body, "", fields)) return false;
+    q->tools = a->tools;
+    if (q->metadata.len > 0 && q->metadata.data[0] != '{') return serve_bad(a, "metadata", "metadata is an object");
+    if (q->background.len > 0 && !str_eqz(q->background, "false"))
+        return serve_bad(a, "background", "background: answers are not kept here for later");
+    return conversation_read(q) && text_format_take(q) && tool_choice_take(a);
 }
 
 void serve_responses(struct serve *s, struct net_request *r) {
     struct serve_answer *a = serve_answer_create(s, r, &serve_responses_wire, "resp_");
     if (!a) return;
     struct responses_ask q = {.ask = a->ask};
-    struct str tools_raw;
-    bool ok = request_read(s, r, &q, &tools_raw);
+    bool ok = s->info.has_template || serve_bad(&q.ask, NULL, "the model has no chat template; use /v1/completions");
+    ok = ok && serve_responses_read(&q, r->body);
     a->ask = q.ask;
     struct serve_bits *bits = arena_calloc(&a->ask.arena, 1, sizeof *bits);
     struct serve_response *extra = arena_calloc(&a->ask.arena, 1, sizeof *extra);
@@ -241,7 +235,7 @@ void serve_responses(struct serve *s, struct net_request *r) {
     // The body is there for as long as the request: views of it may stay.
     *extra = (struct serve_response){.instructions = q.instructions,
                                      .metadata = q.metadata,
-                                     .tools = tools_raw,
+                                     .tools = q.tools,
                                      .tool_choice = a->ask.tool_choice,
                                      .text = q.text};
     bits->extra = extra;
