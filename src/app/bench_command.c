@@ -13,6 +13,7 @@
 #include "bench_mask.h"
 #include "bench_peers.h"
 #include "bench_replay.h"
+#include "bench_service.h"
 #include "bench_spec.h"
 
 #define BENCH_REPEATS_MAX 1000
@@ -28,8 +29,8 @@ struct bench_opts {
     int warm; // prompt tokens of the uncounted request; -1: all
     bool json, spec, no_ceilings;
     bool rows, busy, mask;
-    const char *depths, *batch; // lists
-    struct peers_opts peers;    // dir NULL: none
+    const char *depths, *batch, *service; // lists
+    struct peers_opts peers;              // dir NULL: none
 };
 struct series {
     double v[BENCH_REPEATS_MAX];
@@ -167,6 +168,38 @@ static int peers_run(const struct command *c, struct bench_opts *o) {
     return bench_peers_run(c, p);
 }
 
+#define PROMPT_DEFAULT 512
+#define SERVICE_PROMPT 32 // tokens of a stream; of the long prompt; of prompts that begin alike; their own
+#define SERVICE_ARRIVAL 2048
+#define SERVICE_SHARED 600
+#define SERVICE_OWN 30
+
+static int service_run(const struct command *c, struct bench_opts *o) {
+    struct curve_opts points = {.kind = CURVE_BATCH};
+    if (o->spec || o->replay || o->peers.dir || o->rows || o->busy || o->batch)
+        return usage_error(c, "--service is a bench of its own");
+    if (!curve_points_parse(&points, o->service, 1, TERN_STREAMS_MAX) || points.n_points > SERVICE_POINTS_MAX)
+        return usage_error(c, "--service wants at most %d rising numbers with commas, 1 to %d, not '%s'",
+                           SERVICE_POINTS_MAX, TERN_STREAMS_MAX, o->service);
+    if (o->shape) return usage_error(c, "--service needs a model that writes text, not a shape");
+    struct service_bench_opts so = {.n_points = points.n_points,
+                                    .n_prompt = SERVICE_PROMPT,
+                                    .n_answer = o->n_answer > 0 ? o->n_answer : 64,
+                                    .n_arrival = o->n_prompt,
+                                    .n_shared = MIN(SERVICE_SHARED, o->n_prompt),
+                                    .n_own = SERVICE_OWN,
+                                    .repeats = o->repeats < 0 ? 3 : o->repeats,
+                                    .seed = (uint64_t)o->seed,
+                                    .json = o->json};
+    memcpy(so.points, points.points, sizeof so.points);
+    bench_service_engine(&so, &o->model.engine);
+    struct tern_engine *e = NULL;
+    int code = engine_open_told(c, &o->model, &e);
+    if (code == 0) code = bench_service_run(c, &so, e);
+    tern_engine_close(e);
+    return code;
+}
+
 #define DEPTH_MAX (1 << 20)
 #define ROWS_DEPTH 512
 #define BATCH_PROMPT 32
@@ -224,6 +257,8 @@ static int curve_run(const struct command *c, struct bench_opts *o, struct curve
 
 static int bench_dispatch(const struct command *c, struct bench_opts *o) {
     struct curve_opts curve;
+    if (o->n_prompt < 0) o->n_prompt = o->service ? SERVICE_ARRIVAL : PROMPT_DEFAULT;
+    if (o->service) return service_run(c, o);
     int code = curve_opts_read(c, o, &curve);
     if (code != EXIT_DONE) return code;
     if (curve.n_points > 0) return curve_run(c, o, &curve);
@@ -263,7 +298,7 @@ static int bench_dispatch(const struct command *c, struct bench_opts *o) {
 }
 
 static int bench_main(const struct command *c, int argc, char **argv) {
-    struct bench_opts o = {.n_prompt = 512, .n_answer = -1, .repeats = -1, .seed = 1, .share = 0.125f, .warm = -1};
+    struct bench_opts o = {.n_prompt = -1, .n_answer = -1, .repeats = -1, .seed = 1, .share = 0.125f, .warm = -1};
     model_opts_init(&o.model);
     struct opt model_rows[MODEL_OPTS_N];
     model_opts_table(&o.model, model_rows);
@@ -272,13 +307,16 @@ static int bench_main(const struct command *c, int argc, char **argv) {
          "random weights: lfm2-350m, lfm2-1.2b, lfm2-8b-a1b, lfm2.5-2.6b, llama-7b"},
         {"--format", 0, "NAME", OPT_TEXT, &o.format, 0, 0, "of the shape's weights (default Q4_0)"},
         {"--seed", 0, "N", OPT_INT, &o.seed, 0, 1 << 30, "of the shape's weights and the prompt (default 1)"},
-        {"--prompt", 'p', "N", OPT_INT, &o.n_prompt, 1, 1 << 20, "prompt tokens (default 512)"},
+        {"--prompt", 'p', "N", OPT_INT, &o.n_prompt, 1, 1 << 20,
+         "prompt tokens (default 512; of --service, those of the long prompt: 2048)"},
         {"--answer", 'n', "N", OPT_INT, &o.n_answer, 0, 1 << 20, "answer tokens (default 128)"},
         {"--depth", 'd', "N[,N…]", OPT_TEXT, &o.depths, 0, 0,
          "further prompt tokens before (default 0); a list: decode behind each, f16 and 8-bit cache"},
         {"--rows", 0, NULL, OPT_FLAG, &o.rows, 0, 0,
          "instead: steps of 1 to 64 rows behind --depth tokens (default 512)"},
         {"--batch", 0, "N,N…", OPT_TEXT, &o.batch, 0, 0, "instead: so many sequences decoded together"},
+        {"--service", 0, "N,N…", OPT_TEXT, &o.service, 0, 0,
+         "instead: so many streams of a service, a long prompt that comes beside them, prompts that begin alike"},
         {"--busy", 0, NULL, OPT_FLAG, &o.busy, 0, 0, "instead: decode beside another busy process"},
         {"--mask", 0, NULL, OPT_FLAG, &o.mask, 0, 0, "instead: constraints over the model's vocabulary"},
         {"--repeats", 'r', "N", OPT_INT, &o.repeats, 1, BENCH_REPEATS_MAX, "counted repetitions (default 5)"},

@@ -133,6 +133,7 @@ enum tern_status request_open(struct tern_request **out, struct tern_engine *e, 
     r->n_logprobs = o->n_logprobs;
     r->n_max = o->n_max;
     r->next = -1;
+    r->leaves_state = true;
     bool reasoning_open = false;
     enum tern_status status;
     TRY_GOTO(prompt_build(e, o, &r->prompt, &reasoning_open, err), fail);

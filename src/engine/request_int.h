@@ -69,6 +69,7 @@ struct tern_request {
     struct tern_session *session;
     struct tern_engine *engine;
     bool holds_session; // the session is busy with this request
+    bool leaves_state;  // checkpoints are kept for later requests of the session
     struct tern_constraint constraint;
     void *constraint_state; // NULL: none
     int n_max;              // tokens; set when it has a session

@@ -13,7 +13,7 @@ static int piece_rows(const struct tern_request *r, int n_max) {
     size_t left = r->prompt.len - r->prompt_at, len = r->session->len;
     size_t n = MIN(left, (size_t)n_max), cut = (len + left - 1) / OP_BLOCK * OP_BLOCK;
     if (n < left && (len + n) / OP_BLOCK * OP_BLOCK > len) n = (len + n) / OP_BLOCK * OP_BLOCK - len;
-    if (r->session->slot >= 0 && cut > len && cut < len + n) n = cut - len;
+    if (r->leaves_state && r->session->slot >= 0 && cut > len && cut < len + n) n = cut - len;
     return (int)n;
 }
 
@@ -28,7 +28,8 @@ void request_rows_next(struct request_rows *out, struct tern_request *r, int n_m
     out->n = piece_rows(r, n_max);
     size_t left = r->prompt.len - r->prompt_at - (size_t)out->n;
     out->wants = left == 0;
-    out->keep = out->wants || ((r->session->len + (size_t)out->n) % OP_BLOCK == 0 && left <= OP_BLOCK);
+    out->keep =
+        r->leaves_state && (out->wants || ((r->session->len + (size_t)out->n) % OP_BLOCK == 0 && left <= OP_BLOCK));
 }
 
 enum tern_status request_rows_run(struct tern_engine *e, struct request_rows *rows, int n, bool show, uint32_t *want,
@@ -82,7 +83,7 @@ enum tern_status request_rows_choose(const struct request_rows *rows, uint32_t w
 enum tern_status request_finish(struct tern_request *r, enum tern_finish finish, bool stopped, struct tern_err *err) {
     r->phase = REQUEST_FINISHED;
     r->finish = finish;
-    if (r->session) { // a job may be cancelled while it waits for one
+    if (r->session && r->leaves_state) {
         mutex_lock(r->engine->mutex);
         enum tern_status status = session_checkpoint(r->session, err);
         mutex_unlock(r->engine->mutex);

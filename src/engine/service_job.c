@@ -56,6 +56,7 @@ static enum tern_status job_create(struct tern_job **out, struct tern_service *s
         job_destroy(j);
         return status;
     }
+    j->request->leaves_state = false; // the prefix cache does, at every block
     j->request->usage.n_prompt = (int64_t)j->request->prompt.len;
     if (o->deadline_s > 0) j->deadline_ns = j->request->created_ns + ns_of(o->deadline_s);
     *out = j;

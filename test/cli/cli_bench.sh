@@ -36,6 +36,14 @@ run bench --depth 40,70 -n 2 -r 1
 want_code 'depths' 0
 want_in 'depths' out '^ *0 *f16 '
 want_in 'depths' out '^ *70 *q8 '
+run bench --service 1,2 -p 100 -n 6 -r 1 --json
+want_code 'service' 0
+want_in 'service' out '"cached": 96, '
+want_in 'service' out '{"streams": 2, "total_tps": [0-9.]*, "gap_ms": {.*"arrival": {"gap_max_ms": [0-9.]*'
+run bench --service 2 -p 100 -n 6 -r 1
+want_in 'service' out '^ *2 *[0-9.]* '
+wrong 'service' "1 to 64, not '65'" --service 65
+wrong 'service and rows' 'a bench of its own' --service 2 --rows
 run bench --batch 1,3 -n 2 -r 1 --kv q8 --json
 want_code 'batch' 0
 want_in 'batch' out '"sequences":3,"kv":"q8",.*"gain":'

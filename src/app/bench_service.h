@@ -1,0 +1,19 @@
+// Private to app/: many streams at once from one engine, without a network between (`tern bench --service`).
+#pragma once
+#include "app.h"
+
+#define SERVICE_POINTS_MAX 16
+
+struct service_bench_opts {
+    int points[SERVICE_POINTS_MAX]; // streams, rising
+    int n_points;
+    int n_prompt, n_answer; // tokens of each stream
+    int n_arrival;          // of the long prompt that comes while they run
+    int n_shared, n_own;    // of prompts that begin alike
+    int repeats;
+    uint64_t seed;
+    bool json;
+};
+// Context and sessions that it needs, into the options of an engine.
+void bench_service_engine(const struct service_bench_opts *o, struct tern_engine_options *engine);
+int bench_service_run(const struct command *c, const struct service_bench_opts *o, struct tern_engine *e);
