@@ -608,6 +608,14 @@ static void refusals(void **state) {
 
 static void ollama_extras(void **state) {
     (void)state;
+    struct answer_http n =
+        postf("/api/chat", "{\"model\":\"other\",\"stream\":false,\"tools\":[ ],\"format\":{\"enum\":[\"s\"]},"
+                           "\"messages\":[{\"role\":\"user\",\"content\":\"s01\"}]}");
+    json_t *said = answer_json(&n);
+    assert_int_equal(n.status, 200); // an empty list of tools leaves room for a format
+    assert_string_equal(text_at(said, "message.content"), "\"s\"");
+    json_decref(said);
+    answer_free(&n);
     struct answer_http a = http_get(&server, "/api/tags", "");
     json_t *j = answer_json(&a);
     assert_int_equal(json_array_size(at(j, "models")), 2);

@@ -61,6 +61,14 @@ def thinking(c):
     assert final.content[0].thinking == m.content[0].thinking
 
 
+def forced(c):
+    for choice in ({"type": "any"}, {"type": "tool", "name": "get_weather"}):
+        m = c.messages.create(model="pico", max_tokens=64, messages=USER, tools=TOOLS, tool_choice=choice)
+        assert m.stop_reason == "tool_use" and m.content[-1].name == "get_weather" and m.content[-1].input
+    m = c.messages.create(model="pico", max_tokens=64, messages=USER, tools=TOOLS, tool_choice={"type": "none"})
+    assert [b.type for b in m.content] == ["text"]
+
+
 def count(c):
     n = c.messages.count_tokens(model="pico", messages=USER).input_tokens
     m = c.messages.create(model="pico", max_tokens=1, messages=USER)
@@ -87,5 +95,5 @@ with serve() as pico_url, serve("-m", SCRIPT_MODEL) as script_url, serve("--api-
     pico = anthropic.Anthropic(base_url=pico_url, api_key="x", max_retries=0)
     script = anthropic.Anthropic(base_url=script_url, api_key="x", max_retries=0)
     run([("message", message, pico), ("stream", stream, pico), ("events", events, pico), ("stop", stop, script),
-         ("tools", tools, script), ("thinking", thinking, script), ("count_tokens", count, pico),
+         ("tools", tools, script), ("thinking", thinking, script), ("forced calls", forced, pico), ("count_tokens", count, pico),
          ("errors", errors, pico), ("key", key, key_url)])

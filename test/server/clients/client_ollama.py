@@ -1,4 +1,6 @@
 """The ollama package: chat, generate, lists, show, tools, errors."""
+import json
+
 import ollama
 
 from served import ANSWER, QUESTION, SCRIPT_MODEL, WEATHER, raises, run, serve
@@ -57,6 +59,15 @@ def thinking(c):
     assert r.message.thinking.strip() == "Two and two." and r.message.content.strip() == "Four."
 
 
+def structured(c):
+    form = {"type": "object", "properties": {"city": {"enum": ["Paris", "Oslo"]}, "warm": {"type": "boolean"}},
+            "required": ["city", "warm"], "additionalProperties": False}
+    r = json.loads(c.chat(model="pico", messages=USER, format=form, options={"num_predict": 60}).message.content)
+    assert r["city"] in ("Paris", "Oslo") and isinstance(r["warm"], bool)
+    r = c.generate(model="pico", prompt=QUESTION, format=form, options={"num_predict": 60})
+    assert json.loads(r.response).keys() == {"city", "warm"}
+
+
 def errors(c):
     e = raises(ollama.ResponseError, lambda: c.chat(model="none", messages=USER))
     assert e.status_code == 404 and "none" in e.error
@@ -68,4 +79,4 @@ def errors(c):
 with serve() as pico_url, serve("-m", SCRIPT_MODEL) as script_url:
     pico, script = ollama.Client(host=pico_url), ollama.Client(host=script_url)
     run([("lists", lists, pico), ("chat", chat, pico), ("options", options, pico), ("generate", generate, pico),
-         ("tools", tools, script), ("thinking", thinking, script), ("errors", errors, pico)])
+         ("tools", tools, script), ("thinking", thinking, script), ("structured output", structured, pico), ("errors", errors, pico)])

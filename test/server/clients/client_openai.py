@@ -1,8 +1,10 @@
 """The openai package: chat completions, completions, responses, models, whole and streamed, with tools and errors."""
 import asyncio
+import enum
 import json
 
 import openai
+import pydantic
 
 from served import ANSWER, QUESTION, SCRIPT_MODEL, WEATHER, raises, run, serve
 
@@ -115,6 +117,37 @@ def responses_tools(c):
     assert json.loads(done[0].arguments)["unit"] == "celsius"
 
 
+class City(enum.Enum):
+    PARIS = "Paris"
+    OSLO = "Oslo"
+
+
+class Weather(pydantic.BaseModel):
+    city: City
+    warm: bool
+
+
+def structured(c):
+    """Whatever the model would rather say, what comes is of the asked form."""
+    r = c.chat.completions.parse(model="pico", messages=USER, response_format=Weather, max_tokens=60)
+    assert isinstance(r.choices[0].message.parsed.warm, bool)
+    r = c.responses.parse(model="pico", input=QUESTION, text_format=Weather, max_output_tokens=60)
+    assert r.output_parsed.city in City
+    e = raises(openai.BadRequestError, lambda: c.chat.completions.create(
+        model="pico", messages=USER, response_format={"type": "json_schema", "json_schema": {
+            "name": "x", "schema": {"type": "string", "contentEncoding": "base64", "if": {"minLength": 1}}}}))
+    assert "if" in e.message
+
+
+def forced(c):
+    for choice in ("required", {"type": "function", "function": {"name": "get_weather"}}):
+        r = c.chat.completions.create(model="pico", messages=USER, tools=TOOLS, tool_choice=choice, max_tokens=60)
+        assert r.choices[0].message.tool_calls[0].function.name == "get_weather"
+    r = c.responses.create(model="pico", input=QUESTION, tools=FLAT_TOOLS, max_output_tokens=60,
+                           tool_choice={"type": "function", "name": "get_weather"})
+    assert [o.type for o in r.output][-1] == "function_call"
+
+
 def errors(c, url):
     e = raises(openai.NotFoundError, lambda: c.chat.completions.create(model="gpt-9", messages=USER))
     assert e.code == "model_not_found" and e.param == "model"
@@ -157,5 +190,5 @@ with serve() as pico_url, serve("-m", SCRIPT_MODEL) as script_url, serve("--api-
          ("choices", choices, pico), ("tools", tools, script), ("tools, streamed", tools_stream, script),
          ("reasoning", reasoning, script), ("completions", completions, pico), ("responses", responses, pico),
          ("responses, streamed", responses_stream, pico), ("responses, tools", responses_tools, script),
-         ("errors", errors, pico, pico_url), ("key", key, key_url), ("many at once", together, pico_url),
+         ("structured output", structured, pico), ("forced calls", forced, pico), ("errors", errors, pico, pico_url), ("key", key, key_url), ("many at once", together, pico_url),
          ("streams that are left", early_end, pico)])
