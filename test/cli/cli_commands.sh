@@ -65,6 +65,13 @@ run perplexity --row 64 "$work/text"
 want_code 'perplexity' 0
 want_in 'perplexity' out '^perplexity [0-9.]* over'
 
+run fidelity cpu/fp32 npu:coreai-linux/int8 --answer 8
+want_code 'fidelity' 0
+want_in 'fidelity' out '^all  *[0-9]'
+run fidelity cpu/fp32 npu:m9/int8 --answer 8
+want_code 'fidelity of no rule set' 1
+want_in 'fidelity of no rule set' err 'ane-m1'
+
 run explain --program
 want_code 'explain --program' 0
 want_in 'explain --program' out 'attention'

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include "unit/npu/npu_eval.h"
 #include "unit/npu/npu_store.h"
+#include "unit/npu/oplist_lower.h"
 #include "../../common/npu_lists.h"
 #include "../../common/tiny_model.h"
 
@@ -238,6 +239,72 @@ static void test_instruction_sets(void **state) {
     npu_list_free(l);
 }
 
+// Logits of one window under fp32 rules, with scales folded in and the inputs carrying them.
+static void scaled_logits(const struct npu_scales *scales, float *out, int *n) {
+    struct npu_store *s = NULL;
+    struct npu_list *l = NULL;
+    struct npu_eval *e = NULL;
+    struct prog *p = NULL;
+    struct tern_err err;
+    struct prog_spec spec = {.kind = PROG_WHOLE,
+                             .numerics = PROG_CLASS_INT8,
+                             .kv_type = OP_KV_F16,
+                             .window = 32,
+                             .n_out_max = -1,
+                             .outputs = PROG_OUT_LOGITS};
+    struct npu_lower_options o = {
+        .name = "scaled", .window = 32, .bucket = 64, .n_chunks = 1, .n_frames = 32, .scales = scales};
+    must(npu_store_create(&s, model, NPU_FORMAT_I8, &err), &err);
+    must(prog_build(&p, model, &spec, &err), &err);
+    must(npu_lower(&l, p, s, &o, &err), &err);
+    struct npu_eval_options eo = {.rules = npu_rules_find("fp32")};
+    must(npu_eval_create(&e, l, &eo, &err), &err);
+    must(npu_eval_observe(e, true, &err), &err);
+    uint64_t seed = 4;
+    for (int i = 0; i < l->n_inputs; i++) {
+        const struct npu_tensor *t = &l->tensors[l->inputs[i]];
+        int power = 0;
+        if (scales && t->role == NPU_IN_ROWS) power = scales->residual;
+        if (scales && t->role == NPU_IN_K) power = scales->key[t->layer];
+        if (scales && t->role == NPU_IN_V) power = scales->value[t->layer];
+        if (scales && t->role == NPU_IN_FRAMES) power = scales->conv[t->layer];
+        for (int64_t k = 0; k < npu_tensor_len(t); k++)
+            npu_eval_at(e, l->inputs[i])[k] = ldexpf(tiny_random_float(&seed), power);
+    }
+    npu_eval_run(e);
+    const struct npu_site *sites = npu_eval_sites(e);
+    for (int i = 0; i < l->n_ops; i++) // every op that computes was seen
+        if (l->ops[i].kind == NPU_OP_CONV && (sites[i].n == 0 || sites[i].max <= 0))
+            fail_msg("op %d was not observed", i);
+    int id = npu_find(l, "logits.0");
+    *n = (int)npu_tensor_len(&l->tensors[id]);
+    memcpy(out, npu_eval_at(e, id), (size_t)*n * sizeof(float));
+    npu_eval_free(e);
+    npu_list_free(l);
+    prog_free(p);
+    npu_store_free(s);
+}
+
+// Powers of two folded into weights change nothing but the places where they are carried.
+static void test_scales(void **state) {
+    (void)state;
+    static float plain[32 * 512], scaled[32 * 512];
+    static const int8_t ffn[6] = {1, -2, 1, 0, 2, -1}, conv[6] = {-2, 1, 0, 1, 0, 2}, value[6] = {0, 0, -2, 0, 1, 0},
+                        key[6] = {0, 0, 2, 0, -1, 0};
+    struct npu_scales s = {.residual = -1, .n_layers = 6, .ffn = ffn, .conv = conv, .value = value, .key = key};
+    int n = 0, m = 0;
+    scaled_logits(NULL, plain, &n);
+    scaled_logits(&s, scaled, &m);
+    assert_int_equal(n, m);
+    float top = 0, off = 0;
+    for (int i = 0; i < n; i++) {
+        top = fmaxf(top, fabsf(plain[i]));
+        off = fmaxf(off, fabsf(plain[i] - scaled[i]));
+    }
+    // The norms' constants are fp16, so their epsilon is rounded elsewhere: observed 2e-5; a wrong power gives 0.3.
+    if (!(off / top < 1e-3f)) fail_msg("logits up to %g, off by %g", (double)top, (double)off);
+}
+
 static int setup(void **state) {
     struct tiny_shape shape = tiny_lfm2_shape(FORMAT_F32, 1);
     (void)state;
@@ -257,6 +324,7 @@ int main(void) {
         cmocka_unit_test(test_m1_reductions), cmocka_unit_test(test_cliff),
         cmocka_unit_test(test_specials),      cmocka_unit_test(test_width_slice),
         cmocka_unit_test(test_linux_probes),  cmocka_unit_test(test_instruction_sets),
+        cmocka_unit_test(test_scales),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
