@@ -47,6 +47,8 @@ static enum tern_status variant_make(struct unit *u, struct npu_variant *v, cons
 static void variants_free(struct unit *u, struct unit_program *c) {
     for (int i = 0; i < c->n_variants; i++) {
         npu_remote_free(u, &c->variants[i]);
+        const struct npu_site *sites = c->variants[i].eval ? npu_eval_sites(c->variants[i].eval) : NULL;
+        if (sites) npu_calibration_add(c->weights->calibration, c->variants[i].list, sites);
         npu_eval_free(c->variants[i].eval);
         npu_list_free(c->variants[i].list);
     }
@@ -62,6 +64,7 @@ static enum tern_status variants_make(struct unit *u, struct unit_program *c, st
         struct npu_variant *v = &c->variants[c->n_variants++];
         *v = (struct npu_variant){.bucket = buckets[i]};
         TRY(variant_make(u, v, c->prog, s, scales, &c->bytes, err));
+        if (scales && env_get("TERN_NPU_OBSERVE")) TRY(npu_eval_observe(v->eval, true, err));
         c->bytes += npu_eval_bytes(v->eval);
         *scratch = MAX(*scratch, npu_eval_scratch_bytes(v->eval));
     }

@@ -44,7 +44,8 @@ struct unit_weights {
     enum prog_class numerics;
     struct npu_store *store;
     struct npu_scales scales;
-    double *rope_freq; // [head_dim / 2]
+    struct npu_calibration *calibration; // owns what scales point to
+    double *rope_freq;                   // [head_dim / 2]
 };
 struct npu_variant { // one bucket
     int bucket;
@@ -68,6 +69,17 @@ void npu_program_free(struct unit *u, struct unit_program *p);
 bool npu_program_estimate(const struct unit *u, const struct prog *p, uint64_t *bytes);
 // Buckets of a model on this machine, rising.
 int npu_buckets(const struct model *m, int out[NPU_BUCKETS_MAX]);
+
+// npu_calibrate.c
+struct npu_calibration;
+enum tern_status npu_calibration_create(struct npu_calibration **out, int n_layers, struct tern_err *err);
+void npu_calibration_free(struct npu_calibration *c); // NULL is fine
+void npu_calibration_add(struct npu_calibration *c, const struct npu_list *l, const struct npu_site *sites);
+enum tern_status npu_calibration_write(const struct npu_calibration *c, int residual, const char *path,
+                                       struct tern_err *err);
+// Scales of a file; out points into c.
+enum tern_status npu_scales_read(struct npu_calibration *c, const char *path, struct npu_scales *out,
+                                 struct tern_err *err);
 
 // npu_step.c: one step on one variant.
 struct npu_call {

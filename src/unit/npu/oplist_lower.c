@@ -339,7 +339,7 @@ static int short_conv(struct lowering *b, int bcx, const struct prog_op *op) {
     int c = b->h->n_embd, L = b->h->conv_len, y = NPU_NONE, layer = op->layer;
     bool encoder = b->p->spec.kind == PROG_ENCODER;
     char name[NPU_NAME_MAX];
-    npu_site(l, "l%d.conv", layer);
+    npu_site(l, "l%d.u", layer);
     int u = npu_binary(l, NPU_OP_MUL, npu_slice(l, bcx, 1, 0, c), npu_slice(l, bcx, 1, 2 * c, 3 * c));
     int z = conv_frames(b, u, layer);
     npu_site(l, "l%d.conv", layer);

@@ -165,6 +165,12 @@ static void *npu_buffer_host(struct unit_buffer *b) { return b->host; }
 
 static void npu_weights_free(struct unit *u, struct unit_weights *w) {
     if (!w) return;
+    const char *observed = env_get("TERN_NPU_OBSERVE");
+    struct tern_err err;
+    if (observed && w->calibration &&
+        npu_calibration_write(w->calibration, w->scales.residual, observed, &err) != TERN_OK)
+        log_warn("npu unit: %s", err.message);
+    npu_calibration_free(w->calibration);
     npu_store_free(w->store);
     mem_free(w->rope_freq);
     mem_free(w);
@@ -228,6 +234,9 @@ static enum tern_status npu_weights_import(struct unit *u, struct unit_weights *
         goto fail;
     }
     op_rope_freqs(m->hyper.rope_base, m->hyper.head_dim, m->hyper.rope_factors, w->rope_freq);
+    TRY_GOTO(npu_calibration_create(&w->calibration, m->hyper.n_layers, err), fail);
+    const char *scales = env_get("TERN_NPU_SCALES");
+    if (scales) TRY_GOTO(npu_scales_read(w->calibration, scales, &w->scales, err), fail);
     TRY_GOTO(constants_make(w, err), fail);
     if (o->on_progress && !o->on_progress(o->on_progress_arg, m->n_bytes_file, m->n_bytes_file)) {
         status = err_set(err, TERN_CANCELLED, "npu unit: the import of %s was cancelled", m->name);

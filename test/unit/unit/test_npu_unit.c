@@ -1,10 +1,13 @@
 // The npu unit's driver over the evaluator: agrees with the cpu unit's fp32 class; equal bits however a text is cut
 // into steps, as chain, tree or beside other sequences; state through verify and commit; planted faults are seen.
+#define _GNU_SOURCE 1
 #include "base/base.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 #include <cmocka.h>
 #include "unit/unit.h"
 #include "../../common/tiny_model.h"
@@ -14,6 +17,8 @@
 #define N_SLOTS 8
 #define TABLE 16
 #define TEXT 100
+
+static int up_power; // of the next models: their feed-forward parts carry values times 2^up_power, the function kept
 
 struct rig {
     const struct unit_driver *d;
@@ -50,6 +55,12 @@ static void rig_open(struct rig *g, const char *unit, const struct tiny_shape *s
     struct weights_info info;
     memset(g, 0, sizeof *g);
     g->model = tiny_model_create(shape);
+    for (int i = 0; up_power != 0 && i < g->model->hyper.n_layers; i++) {
+        const struct tensor *t[2] = {g->model->layers[i].ffn_up, g->model->layers[i].ffn_down};
+        for (int j = 0; j < 2; j++)
+            for (int64_t k = 0; k < t[j]->ne[0] * t[j]->ne[1]; k++)
+                ((float *)(uintptr_t)t[j]->data)[k] *= ldexpf(1, j == 0 ? up_power : -up_power);
+    }
     g->n_vocab = g->model->hyper.n_vocab;
     arena_init(&g->arena, 0);
     must(unit_open(&g->unit, unit, &(struct unit_options){.n_threads = 2}, &err), &err);
@@ -328,6 +339,59 @@ static void test_planted_faults(void **state) {
     rig_close(&g);
 }
 
+static float far_from(const float *want, const char *unit, const struct tiny_shape *shape, const int32_t *text) {
+    struct rig g;
+    rig_open(&g, unit, shape, PROG_CLASS_INT8);
+    float *have = row_make(&g);
+    feed(&g, 0, text, 60, have);
+    float far = distance(have, want, g.n_vocab);
+    rig_close(&g);
+    return far;
+}
+
+// A model whose feed-forward values lie below fp16's normal numbers fails on an engine that flushes them, and works
+// again with the scales that observing it gives.
+static void test_calibration(void **state) {
+    (void)state;
+    char path[] = "/tmp/tern-scales-XXXXXX";
+    int fd = mkstemp(path);
+    struct rig cpu;
+    int32_t text[TEXT];
+    struct tiny_shape shape = tiny_lfm2_shape(FORMAT_F32, 61);
+    assert_true(fd >= 0);
+    close(fd);
+    up_power = -11;
+    rig_open(&cpu, "cpu", &shape, PROG_CLASS_FP32);
+    text_make(&cpu, text, TEXT, 70);
+    float *want = row_make(&cpu);
+    feed(&cpu, 0, text, 60, want);
+    float without = far_from(want, "npu:ane-m1", &shape, text);
+    setenv("TERN_NPU_OBSERVE", path, 1);
+    float ideal = far_from(want, "npu:fp32", &shape, text);
+    unsetenv("TERN_NPU_OBSERVE");
+    setenv("TERN_NPU_SCALES", path, 1);
+    float with = far_from(want, "npu:ane-m1", &shape, text);
+    print_message("off by %.4f under fp32, %.4f under ane-m1, %.4f with scales\n", (double)ideal, (double)without,
+                  (double)with);
+    assert_true(with < 0.5f * without);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("ffn 2 99\n", f);
+    fclose(f);
+    struct unit *u = NULL;
+    struct unit_weights *w = NULL;
+    struct tern_err err;
+    must(unit_open(&u, "npu", &(struct unit_options){.n_threads = 1}, &err), &err);
+    struct weights_options o = {.numerics = PROG_CLASS_INT8};
+    assert_int_equal(unit_driver_of(u)->weights_import(u, &w, cpu.model, &o, NULL, &err), TERN_BAD_FORMAT);
+    assert_non_null(strstr(err.message, "line 1"));
+    unit_close(u);
+    unsetenv("TERN_NPU_SCALES");
+    up_power = 0;
+    unlink(path);
+    rig_close(&cpu);
+}
+
 static void test_refusals(void **state) {
     (void)state;
     struct tern_err err;
@@ -353,6 +417,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_agrees_with_cpu), cmocka_unit_test(test_cuts),           cmocka_unit_test(test_tree),
         cmocka_unit_test(test_together),        cmocka_unit_test(test_planted_faults), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_calibration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

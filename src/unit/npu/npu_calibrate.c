@@ -1,0 +1,155 @@
+// Calibration: what values a model's programs carry, and the powers of two that keep them inside fp16.
+//
+// While TERN_NPU_OBSERVE names a file, every evaluator counts what each site's results were; when the weights are
+// freed, sites are reported and scales chosen and written there. TERN_NPU_SCALES names such a file for later runs. A site gets
+// the exponent that brings its largest magnitude to CALIBRATE_TOP, within what a row's fp16 scale can take; sites that
+// overflow nowhere and lose next to nothing keep 0. Observe under rule set fp32: there nothing is lost yet.
+#include "base/base.h"
+#include <math.h>
+#include <stdio.h>
+#include "unit/npu/npu_unit.h"
+
+#define CALIBRATE_TOP 11     // log2: half of the cliff of sums of products, and a reserve of 8
+#define CALIBRATE_MAX 6      // exponents beyond it would push fp16 scales of weights below the normal numbers
+#define CALIBRATE_LOSS 0.001 // share of values below the normal numbers that is let be
+#define SCALES_FILE_MAX (1 << 20)
+
+enum part { PART_FFN, PART_CONV, PART_VALUE, PART_KEY, PART_COUNT };
+static const char *const part_names[PART_COUNT] = {"ffn", "conv", "value", "key"};
+static const char *const part_sites[PART_COUNT] = {"swiglu", "u", "v", "k"};
+
+struct npu_calibration {
+    int n_layers;
+    struct npu_site residual;
+    struct npu_site *sites; // [PART_COUNT][n_layers]
+    int8_t *exponents;      // [PART_COUNT][n_layers], of the scales in use
+};
+
+enum tern_status npu_calibration_create(struct npu_calibration **out, int n_layers, struct tern_err *err) {
+    struct npu_calibration *c = mem_calloc(1, sizeof(*c));
+    if (c) {
+        c->n_layers = n_layers;
+        c->sites = mem_calloc((size_t)n_layers * PART_COUNT, sizeof(*c->sites));
+        c->exponents = mem_calloc((size_t)n_layers * PART_COUNT, 1);
+    }
+    if (!c || !c->sites || !c->exponents) {
+        npu_calibration_free(c);
+        return err_set(err, TERN_NO_MEMORY, "npu unit: no memory for scales");
+    }
+    *out = c;
+    return TERN_OK;
+}
+
+void npu_calibration_free(struct npu_calibration *c) {
+    if (!c) return;
+    mem_free(c->sites);
+    mem_free(c->exponents);
+    mem_free(c);
+}
+
+static void site_add(struct npu_site *to, const struct npu_site *from) {
+    to->max = MAX(to->max, from->max);
+    to->n += from->n;
+    to->n_over += from->n_over;
+    to->n_tiny += from->n_tiny;
+}
+
+// Takes over what an evaluator saw: the products of the gated parts, keys, values, and the residual's sums.
+void npu_calibration_add(struct npu_calibration *c, const struct npu_list *l, const struct npu_site *sites) {
+    for (int i = 0; i < l->n_ops; i++) {
+        const struct npu_op *op = &l->ops[i];
+        char what[16] = "";
+        int layer = -1;
+        if (sscanf(op->site, "l%d.%15s", &layer, what) != 2 || layer < 0 || layer >= c->n_layers) continue;
+        if (op->kind == NPU_OP_ADD && strcmp(what, "residual") == 0) site_add(&c->residual, &sites[i]);
+        bool gated = op->kind == NPU_OP_MUL, matrix = op->kind == NPU_OP_CONV;
+        for (int p = 0; p < PART_COUNT; p++)
+            if (strcmp(what, part_sites[p]) == 0 && (p < PART_VALUE ? gated : matrix))
+                site_add(&c->sites[p * c->n_layers + layer], &sites[i]);
+    }
+}
+
+// The exponent for a site that was observed with `now` folded in already.
+static int exponent_choose(const struct npu_site *s, int now) {
+    if (s->n == 0 || s->max == 0) return now;
+    int top = (int)ceilf(log2f(s->max)) - now;
+    bool high = top > CALIBRATE_TOP || s->n_over > 0, low = (double)s->n_tiny > CALIBRATE_LOSS * (double)s->n;
+    if (!high && !low) return now;
+    return MIN(MAX(CALIBRATE_TOP - top, -CALIBRATE_MAX), CALIBRATE_MAX);
+}
+
+static void line_put(struct buf *out, const char *name, int layer, int e, const struct npu_site *s) {
+    double n = (double)MAX(s->n, 1);
+    buf_putf(out, "%s %d %d # max %.6g, below normal %.4f %%, beyond fp16 %llu of %llu\n", name, layer, e,
+             (double)s->max, 100 * (double)s->n_tiny / n, (unsigned long long)s->n_over, (unsigned long long)s->n);
+}
+
+enum tern_status npu_calibration_write(const struct npu_calibration *c, int residual, const char *path,
+                                       struct tern_err *err) {
+    struct buf b;
+    buf_init(&b, SCALES_FILE_MAX);
+    buf_puts(&b, "# what layer exponent: powers of two that programs carry (doc/npu.md)\n");
+    line_put(&b, "residual", 0, exponent_choose(&c->residual, residual), &c->residual);
+    for (int p = 0; p < PART_KEY; p++) // q and k that are normed need none
+        for (int i = 0; i < c->n_layers; i++) {
+            const struct npu_site *s = &c->sites[p * c->n_layers + i];
+            if (s->n > 0) line_put(&b, part_names[p], i, exponent_choose(s, c->exponents[p * c->n_layers + i]), s);
+        }
+    enum tern_status status = b.failed ? err_set(err, TERN_NO_MEMORY, "npu unit: no memory for scales")
+                                       : file_write_atomic(path, b.data, b.len, err);
+    buf_release(&b);
+    return status;
+}
+
+static enum tern_status line_read(struct npu_calibration *c, struct str line, int number, const char *path,
+                                  struct npu_scales *out, struct tern_err *err) {
+    struct str word[3] = {0};
+    size_t at = 0;
+    for (int i = 0; i < 3; i++) {
+        while (at < line.len && line.data[at] == ' ') at++;
+        size_t begin = at;
+        while (at < line.len && line.data[at] != ' ') at++;
+        word[i] = (struct str){line.data + begin, at - begin};
+    }
+    int64_t layer = 0, e = 0;
+    bool fits = str_to_i64(word[1], &layer) && str_to_i64(word[2], &e) && layer >= 0 && layer < c->n_layers &&
+                e >= -CALIBRATE_MAX && e <= CALIBRATE_MAX;
+    if (fits && str_eqz(word[0], "residual")) {
+        out->residual = (int)e;
+        return TERN_OK;
+    }
+    for (int p = 0; fits && p < PART_COUNT; p++)
+        if (str_eqz(word[0], part_names[p])) {
+            c->exponents[p * c->n_layers + layer] = (int8_t)e;
+            return TERN_OK;
+        }
+    return err_set(
+        err, TERN_BAD_FORMAT,
+        "%s, line %d: expected residual, ffn, conv, value or key, a layer below %d and an exponent of -%d to "
+        "%d",
+        path, number, c->n_layers, CALIBRATE_MAX, CALIBRATE_MAX);
+}
+
+enum tern_status npu_scales_read(struct npu_calibration *c, const char *path, struct npu_scales *out,
+                                 struct tern_err *err) {
+    struct buf b;
+    buf_init(&b, SCALES_FILE_MAX);
+    enum tern_status status = file_read_all(&b, path, err);
+    int number = 1;
+    for (size_t at = 0; status == TERN_OK && at < b.len; number++) {
+        size_t end = at;
+        while (end < b.len && b.data[end] != '\n') end++;
+        struct str line = {b.data + at, end - at};
+        at = end + 1;
+        size_t comment = str_find(line, STR("#"), 0);
+        line = str_trim((struct str){line.data, MIN(comment, line.len)});
+        if (line.len > 0) status = line_read(c, line, number, path, out, err);
+    }
+    buf_release(&b);
+    out->n_layers = c->n_layers;
+    out->ffn = c->exponents + PART_FFN * c->n_layers;
+    out->conv = c->exponents + PART_CONV * c->n_layers;
+    out->value = c->exponents + PART_VALUE * c->n_layers;
+    out->key = c->exponents + PART_KEY * c->n_layers;
+    return status;
+}
