@@ -1,12 +1,11 @@
 // Calibration: what values a model's programs carry, and the powers of two that keep them inside fp16.
 //
 // While TERN_NPU_OBSERVE names a file, every evaluator counts what each site's results were; when the weights are
-// freed, sites are reported and scales chosen and written there. TERN_NPU_SCALES names such a file for later runs. A site gets
-// the exponent that brings its largest magnitude to CALIBRATE_TOP, within what a row's fp16 scale can take; sites that
-// overflow nowhere and lose next to nothing keep 0. Observe under rule set fp32: there nothing is lost yet.
+// freed, sites are reported and scales chosen and written there. TERN_NPU_SCALES names such a file for later runs. A
+// site gets the exponent that brings its largest magnitude to CALIBRATE_TOP, within what a row's fp16 scale can take;
+// sites that overflow nowhere and lose next to nothing keep 0. Observe under rule set fp32: nothing is lost there yet.
 #include "base/base.h"
 #include <math.h>
-#include <stdio.h>
 #include "unit/npu/npu_unit.h"
 
 #define CALIBRATE_TOP 11     // log2: half of the cliff of sums of products, and a reserve of 8
@@ -54,13 +53,22 @@ static void site_add(struct npu_site *to, const struct npu_site *from) {
     to->n_tiny += from->n_tiny;
 }
 
+// "l3.swiglu": the layer, and what is behind the dot; -1 for other sites.
+static int site_split(const char *site, const char **what) {
+    const char *dot = strchr(site, '.');
+    int64_t layer = -1;
+    if (site[0] != 'l' || !dot || !str_to_i64((struct str){site + 1, (size_t)(dot - site - 1)}, &layer)) return -1;
+    *what = dot + 1;
+    return (int)MIN(layer, INT32_MAX);
+}
+
 // Takes over what an evaluator saw: the products of the gated parts, keys, values, and the residual's sums.
 void npu_calibration_add(struct npu_calibration *c, const struct npu_list *l, const struct npu_site *sites) {
     for (int i = 0; i < l->n_ops; i++) {
         const struct npu_op *op = &l->ops[i];
-        char what[16] = "";
-        int layer = -1;
-        if (sscanf(op->site, "l%d.%15s", &layer, what) != 2 || layer < 0 || layer >= c->n_layers) continue;
+        const char *what = NULL;
+        int layer = site_split(op->site, &what);
+        if (layer < 0 || layer >= c->n_layers) continue;
         if (op->kind == NPU_OP_ADD && strcmp(what, "residual") == 0) site_add(&c->residual, &sites[i]);
         bool gated = op->kind == NPU_OP_MUL, matrix = op->kind == NPU_OP_CONV;
         for (int p = 0; p < PART_COUNT; p++)
