@@ -40,7 +40,7 @@ BEGIN {
     name = part[n]
     if (folder != "include" && !(folder in may)) bad("folder " folder " is not in the include table")
     allowed = " " may[folder] " "
-    if (folder == "app" && name ~ /^(bench|study|sim|explain|show|doctor|cache|quantize|store|list|compare)/) allowed = " " inside " "
+    if (folder == "app" && name ~ /^(bench|study|sim|explain|show|doctor|cache|quantize|store|list|compare|compile)/) allowed = " " inside " "
     os_layer = folder ~ /^(base|meter|unit|net)$/
 }
 /^[ \t]*#[ \t]*include/ {

@@ -5,10 +5,10 @@
 #include <signal.h>
 
 static const struct command *const commands[] = {
-    &command_chat,     &command_run,      &command_serve,      &command_bench,     &command_show,
-    &command_tokenize, &command_template, &command_perplexity, &command_explain,   &command_doctor,
-    &command_cache,    &command_quantize, &command_study,      &command_calibrate, &command_fidelity,
-    &command_list,     &command_compare,  &command_pull,       &command_rm};
+    &command_chat,     &command_run,      &command_serve,      &command_bench,   &command_show,
+    &command_tokenize, &command_template, &command_perplexity, &command_explain, &command_doctor,
+    &command_cache,    &command_quantize, &command_compile,    &command_study,   &command_calibrate,
+    &command_fidelity, &command_list,     &command_compare,    &command_pull,    &command_rm};
 
 static void help_print(void) {
     out_puts("tern: run a language model on this machine\n\nusage: tern COMMAND [OPTIONS]\n\n");

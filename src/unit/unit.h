@@ -135,6 +135,22 @@ enum tern_status pack_cache_prune(uint64_t bytes_max, void (*fn)(void *arg, cons
                                   void *arg, struct tern_err *err);
 // The runtimes that the npu unit can use ("ort"), for `tern doctor`: opens each; note says what was found, or why not.
 void unit_npu_backends_each(void (*fn)(void *arg, const char *name, bool usable, const char *note), void *arg);
+// Programs of a model for one of them, compiled ahead, for `tern compile --npu`: quantised weights as one file
+// (weights.bin), and what the runtime wants beside it, into a folder. A folder that already holds exactly this is left
+// alone (*was_there). on_program is told of each program: its name, the reason when it failed, else the milliseconds of
+// one run and where it runs. The first failure is returned after all programs were tried.
+struct unit_npu_compile_options {
+    const char *backend;      // "ort", "openvino", "coreai"
+    const char *provider;     // its device; NULL: cpu
+    const char *plugin;       // ort: plug-in library of the provider, or NULL
+    const char *template_dir; // coreai: of tools/coreai/make_template.py; NULL: DIR/template
+    const char *dir;
+    int n_threads; // of the cpu provider; 0: one per fast core
+    void (*on_program)(void *arg, const char *name, const char *fault, double ms, const char *note);
+    void *arg;
+};
+enum tern_status unit_npu_compile(const struct model *m, const struct unit_npu_compile_options *o, bool *was_there,
+                                  struct tern_err *err);
 // What this CPU has and what is used, for `tern doctor`: calls fn per row ("AVX-512 VNNI", present, usable, note).
 void unit_cpu_features_each(void (*fn)(void *arg, const char *feature, bool present, bool used, const char *note),
                             void *arg);

@@ -12,7 +12,8 @@
 #define COREAI_LINE_MAX 65536
 #define COREAI_BETA_NEEDED 3 // 1.0.0b3
 
-// Requests: "function<tab>NAME<tab>inputs<tab>outputs<tab>states" (names between commas; answer "ok"), then
+// Requests: "function<tab>NAME<tab>inputs<tab>outputs<tab>states<tab>bytes" (names between commas; the bytes of all
+// inputs and states; answer "ok"), then
 // "run<tab>NAME" and the bytes of all inputs and old states (answer "ok" and the bytes of all outputs and new states).
 // Answers that begin with "error" say why.
 static const char script[] =
@@ -27,7 +28,7 @@ static const char script[] =
     "    dst.flush()\n"
     "def names(text): return [x for x in text.split(',') if x]\n"
     "class Function:\n"
-    "    def __init__(self, model, name, ins, outs, states):\n"
+    "    def __init__(self, model, name, ins, outs, states, n_bytes):\n"
     "        self.f = model.load_function(name)\n"
     "        d = self.f.desc\n"
     "        self.ins, self.outs, self.states = names(ins), names(outs), names(states)\n"
@@ -36,6 +37,8 @@ static const char script[] =
     "            if sorted(want) != sorted(have): raise ValueError(f'has {have}, the list {want}')\n"
     "        self.shape = [(n, tuple(d.input_descriptor(n).shape)) for n in self.ins]\n"
     "        self.state_shape = [(n, tuple(d.state_descriptor(n).shape)) for n in self.states]\n"
+    "        have = sum(int(np.prod(s)) * 2 for _, s in self.shape + self.state_shape)\n"
+    "        if have != int(n_bytes): raise ValueError(f'takes {have} bytes, the list gives {n_bytes}')\n"
     "    def take(self, shapes):\n"
     "        out = {}\n"
     "        for n, s in shapes:\n"
@@ -150,6 +153,8 @@ fail:
     return status;
 }
 
+static size_t bytes_of(const struct npu_list *l, int id) { return (size_t)npu_tensor_len(&l->tensors[id]) * 2; }
+
 static bool names_put(struct buf *out, const struct npu_list *l, const int *ids, int n) {
     buf_putc(out, '\t');
     for (int i = 0; i < n; i++) buf_putf(out, "%s%s", i > 0 ? "," : "", l->tensors[ids[i]].name);
@@ -169,7 +174,10 @@ static enum tern_status compile(struct npu_backend *backend, struct npu_compiled
     names_put(&request, l, l->outputs, l->n_outputs);
     buf_putc(&request, '\t');
     for (int i = 0; i < l->n_states; i++) buf_putf(&request, "%s%s", i > 0 ? "," : "", l->states[i].name);
-    buf_putc(&request, '\n');
+    size_t n_bytes = 0;
+    for (int i = 0; i < l->n_inputs; i++) n_bytes += bytes_of(l, l->inputs[i]);
+    for (int i = 0; i < l->n_states; i++) n_bytes += bytes_of(l, l->states[i].old);
+    buf_putf(&request, "\t%zu\n", n_bytes);
     if (!c || request.failed) {
         status = err_set(err, TERN_NO_MEMORY, "no memory to compile %s", l->name);
         goto done;
@@ -201,8 +209,6 @@ static enum tern_status bind(struct npu_compiled *compiled, struct npu_binding *
 }
 
 static void unbind(struct npu_binding *bd) { mem_free(bd); }
-
-static size_t bytes_of(const struct npu_list *l, int id) { return (size_t)npu_tensor_len(&l->tensors[id]) * 2; }
 
 static enum tern_status run(struct npu_binding *binding, struct tern_err *err) {
     struct coreai_bound *bd = (struct coreai_bound *)binding;

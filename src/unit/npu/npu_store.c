@@ -19,6 +19,8 @@ struct npu_store {
         size_t bytes;
     } * maps; // of matrices, [n_maps]
     int n_maps, maps_cap;
+    void *(*sink)(void *arg, size_t bytes);
+    void *sink_arg;
 };
 
 static const char *const format_names[NPU_FORMAT_COUNT] = {
@@ -47,6 +49,14 @@ void npu_store_free(struct npu_store *s) {
 }
 
 const struct model *npu_store_model(const struct npu_store *s) { return s->model; }
+void npu_store_sink_set(struct npu_store *s, void *(*sink)(void *arg, size_t bytes), void *arg) {
+    s->sink = sink;
+    s->sink_arg = arg;
+}
+void npu_store_point(struct npu_store *s, int i, const int8_t *q) {
+    if (s->list[i]->kind != NPU_WEIGHT_I8) TERN_BUG("npu store: %s is not int8", s->list[i]->name);
+    ((struct npu_weight *)(uintptr_t)s->list[i])->q = q;
+}
 uint64_t npu_store_bytes(const struct npu_store *s) { return s->bytes; }
 int npu_store_count(const struct npu_store *s) { return s->n; }
 const struct npu_weight *npu_store_get(const struct npu_store *s, int i) { return s->list[i]; }
@@ -92,6 +102,10 @@ static void *matrix_alloc(struct npu_store *s, size_t bytes) {
     void *maps = (void *)s->maps;
     if (!grow(&maps, s->n_maps, &s->maps_cap, sizeof(*s->maps))) return NULL;
     s->maps = maps;
+    if (s->sink) {
+        s->bytes += bytes;
+        return s->sink(s->sink_arg, bytes);
+    }
     void *data = mem_map(bytes);
     if (!data) return NULL;
     s->maps[s->n_maps].data = data;

@@ -22,6 +22,10 @@ enum tern_status npu_store_create(struct npu_store **out, const struct model *m,
                                   struct tern_err *err);
 void npu_store_free(struct npu_store *s); // NULL is fine
 const struct model *npu_store_model(const struct npu_store *s);
+// For packers: each matrix is made in the memory that sink gives for it, whole before it is asked for the next one, and
+// owned by whoever gave it; npu_store_point says where the values of int8 constant i are then.
+void npu_store_sink_set(struct npu_store *s, void *(*sink)(void *arg, size_t bytes), void *arg);
+void npu_store_point(struct npu_store *s, int i, const int8_t *q);
 uint64_t npu_store_bytes(const struct npu_store *s);
 // All constants so far, in the order they were made: for packers.
 int npu_store_count(const struct npu_store *s);
