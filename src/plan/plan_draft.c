@@ -2,8 +2,8 @@
 // of features between target and drafter.
 //
 // It runs on its target's unit, so features stay where the target's programs wrote them and the drafter borrows the
-// target's packed embedding and output. One window serves injections of every size, which fits units whose cost follows
-// the rows; a unit that pays for its whole window is refused rather than served badly.
+// target's packed embedding and output. One window serves injections of every size: exact where the cost follows the
+// rows, and on a unit that pays for its whole window one payment for each round.
 #include "base/base.h"
 #include "plan/plan.h"
 
@@ -114,13 +114,6 @@ enum tern_status plan_draft_open(struct plan_draft **out, const struct plan_draf
     p->feature_row_bytes = sizeof(float) * (uint64_t)d->n_features * (uint64_t)d->n_embd_target;
     p->pool.n_blocks = o->n_blocks;
     unit_driver_of(p->unit)->caps(p->unit, &p->caps);
-    if (!p->caps.cost_follows_rows) {
-        status = err_set(err, TERN_UNSUPPORTED,
-                         "drafter: unit %s pays for its whole window; drafting there is not "
-                         "supported",
-                         p->caps.name);
-        goto fail;
-    }
     TRY_GOTO(state_layout_init(&p->pool.layout, o->drafter, o->kv_type, 0, o->drafter->hyper.n_layers, 0, err), fail);
     TRY_GOTO(buffers_init(p, o, err), fail);
     TRY_GOTO(programs_init(p, o, err), fail);

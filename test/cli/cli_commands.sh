@@ -72,6 +72,14 @@ run fidelity cpu/fp32 npu:m9/int8 --answer 8
 want_code 'fidelity of no rule set' 1
 want_in 'fidelity of no rule set' err 'ane-m1'
 
+# On the npu unit a drafter's chain and tree give the text of plain decoding.
+for draft in off chain tree; do
+    run run --unit npu -c 256 -n 24 --draft-model models/pico-dspark.gguf --draft $draft 'Write a story about a fox.'
+    want_code "run --unit npu --draft $draft" 0
+    cp "$work/out" "$work/npu_$draft"
+    cmp -s "$work/npu_off" "$work/npu_$draft" || fail "run --unit npu --draft $draft: another text than plain decoding"
+done
+
 run explain --program
 want_code 'explain --program' 0
 want_in 'explain --program' out 'attention'
