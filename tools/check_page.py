@@ -4,12 +4,13 @@
 Sends, streams, stops, edits, regenerates, walks branches, reloads, by keys and by buttons, at three widths; nothing may
 be asked of another host or break the page's policy. Ends with "N passed, N failed". With FOLDER, screenshots go there.
 Exit 77: no Chromium or chromedriver here."""
+import http.server
 import json
 import os
 import re
 import subprocess
 import sys
-import tempfile
+import threading
 import time
 
 from webdriver import Browser, find_browser
@@ -156,6 +157,39 @@ def narrow(url, folder):
         b.close()
 
 
+def strangers(url):
+    """A page of another site, and a name that was rebound to this machine, reach nothing."""
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(b"<title>stranger</title>")
+
+        def log_message(self, *args):
+            pass
+
+    other = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=other.serve_forever, daemon=True).start()
+    b = Browser(more=["--host-resolver-rules=MAP evil.test 127.0.0.1",
+                      "--disable-features=LocalNetworkAccessChecks,BlockInsecurePrivateNetworkRequests"])
+    try:
+        port = url.rstrip("/").rsplit(":", 1)[1]
+        b.open("http://evil.test:%s/" % port)
+        check("a rebound name is refused", "host_not_allowed" in b.js("return document.body.innerText"))
+        b.open("http://evil.test:%d/" % other.server_port)
+        b.js("const u = arguments[0]; window.said = []; const take = (p) => p.then((r) => said.push(r.status),"
+             " () => said.push('refused'));"
+             "take(fetch(u + 'v1/models')); take(fetch(u + 'v1/chat/completions', {method: 'POST', body: '{}'}));"
+             "take(fetch(u + 'v1/chat/completions', {method: 'POST', body: '{}',"
+             " headers: {'Content-Type': 'application/json'}}))", url)
+        b.wait("said.length === 3")
+        check("another site's page reads nothing", b.js("return said") == ["refused"] * 3)
+    finally:
+        b.close()
+        other.shutdown()
+
+
 def pictures(url, folder):
     for name, dark in (("chat_light.png", False), ("chat_dark.png", True)):
         b = Browser(1180, 800, dark=dark)
@@ -187,6 +221,7 @@ def run(url, folder):
     finally:
         b.close()
     narrow(url, folder)
+    strangers(url)
     if folder:
         pictures(url, folder)
 

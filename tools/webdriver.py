@@ -22,7 +22,7 @@ def find_browser():
 
 
 class Browser:
-    def __init__(self, width=1280, height=860, dark=False):
+    def __init__(self, width=1280, height=860, dark=False, more=()):
         driver, browser = find_browser()
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
@@ -31,7 +31,7 @@ class Browser:
         self.driver = subprocess.Popen([driver, "--port=%d" % self.port], stdout=subprocess.DEVNULL,
                                        stderr=subprocess.DEVNULL)
         args = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-                "--window-size=%d,%d" % (width, height), "--user-data-dir=" + self.home.name]
+                "--window-size=%d,%d" % (width, height), "--user-data-dir=" + self.home.name, *more]
         options = {"binary": browser, "args": args}
         if width < 600:
             options["mobileEmulation"] = {"deviceMetrics": {"width": width, "height": height, "pixelRatio": 2.0}}
