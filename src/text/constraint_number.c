@@ -121,7 +121,7 @@ static void digits_put(int64_t v, int len, char *out) {
 
 // 0 <= lo <= hi
 static void whole_walk(struct digit_walk *w, int32_t from, int64_t lo, int64_t hi) {
-    int64_t first = 0, next = 10; // numbers of len digits: first … next - 1
+    int64_t first = 0, next = 10; // numbers of len digits: first … next - 1; 10^18 at most
     for (int len = 1; len <= NUMBER_DIGITS_MAX; len++) {
         int64_t a = MAX(lo, first), z = MIN(hi, next - 1);
         char from_digits[NUMBER_DIGITS_MAX + 1], to_digits[NUMBER_DIGITS_MAX + 1];
@@ -131,7 +131,7 @@ static void whole_walk(struct digit_walk *w, int32_t from, int64_t lo, int64_t h
             same_len_walk(w, from, from_digits, to_digits, len);
         }
         first = next;
-        next *= 10;
+        if (len < NUMBER_DIGITS_MAX) next *= 10;
     }
 }
 

@@ -185,7 +185,7 @@ static bool cases_build(struct schema *s, const struct parts *parts, int i, int3
 
 static bool job_build(struct schema *s, const struct schema_job *j) {
     struct parts parts = {.n = j->n};
-    memcpy(parts.items, s->kept + j->first, (size_t)j->n * sizeof *parts.items);
+    if (j->n > 0) memcpy(parts.items, s->kept + j->first, (size_t)j->n * sizeof *parts.items);
     for (int i = 0; i < parts.n; i++) {
         const struct part *p = &parts.items[i];
         int32_t any = p->done & DONE_ANY_OF ? GRAMMAR_NONE : schema_get(s, p->node, "anyOf");
