@@ -107,8 +107,9 @@ static void schemas_walk(const char *path) {
         buf_init(&schema, 1 << 20);
         schema_put(&schema, json_get(from, "schema"));
         struct constraint *c = constraint_get(CONSTRAINT_JSON_SCHEMA, buf_str(&schema));
-        for (uint64_t seed = 1; seed <= 12; seed++) {
-            walk(c, schema.data, seed * 0x9E3779B97F4A7C15ull, seed == 1, &text);
+        uint64_t n_seeds = env_get("TERN_TEST_SHORT") ? 3 : 12;
+        for (uint64_t seed = 1; seed <= n_seeds; seed++) {
+            walk(c, schema.data, seed * 0x9E3779B97F4A7C15ull, seed == 1 && n_seeds > 3, &text);
             if (!schema_check(schema.data, text.data, text.len, why, sizeof why))
                 fail_msg("%s: '%s' does not fit: %s", schema.data, text.data, why);
             if (!accepts_tokens(c, buf_str(&text))) fail_msg("%s: refuses its own '%s'", schema.data, text.data);
@@ -151,7 +152,7 @@ static void test_grammars(void **state) {
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct constraint *c = constraint_get(rows[i].kind, str_from(rows[i].spec));
         for (uint64_t seed = 1; seed <= 6; seed++) {
-            walk(c, rows[i].spec, seed * 77, seed <= 2, &text);
+            walk(c, rows[i].spec, seed * 77, seed == 1, &text);
             if (!utf8_valid(buf_str(&text), NULL)) fail_msg("%s: ill-formed '%s'", rows[i].spec, text.data);
         }
         constraint_free(c);
