@@ -15,8 +15,8 @@
 #include "prefix_int.h"
 
 #define SERVICE_STEP_NS 75000000 // how long a step with prompt rows beside running streams may take
-#define SERVICE_BATCH_TURN 4      // every so many-th job that begins is a batch one, if one waits
-#define SERVICE_ROWS_FIRST 64     // prompt rows of a step before any cost is known
+#define SERVICE_BATCH_TURN 4     // every so many-th job that begins is a batch one, if one waits
+#define SERVICE_ROWS_FIRST 64    // prompt rows of a step before any cost is known
 #define SERVICE_ROWS_MIN 16
 
 struct service_tenant {
