@@ -10,8 +10,9 @@
 
 #include <stdio.h>
 
-#define START_SECONDS 300 // until a started engine must be ready
-#define POLL_NS 20000000u // between two questions whether it is
+#define START_SECONDS 300         // until a started engine must be ready
+#define POLL_NS 20000000u         // between two questions whether it is
+#define DEATH_WAIT_NS 1000000000u // how long a broken connection's engine is watched for its end
 #define SMALL_ANSWER (1u << 20)
 #define ARGS_MAX 40
 
@@ -185,8 +186,11 @@ static enum tern_status llama_ask(struct compare_engine *e, const struct compare
     enum tern_status status = b.failed ? err_set(err, TERN_NO_MEMORY, "no memory for a request")
                                        : stream_ask(e, "/completion", DIALECT_LLAMA_SERVER, buf_str(&b), out, err);
     buf_release(&b);
-    if (status != TERN_OK && child_is_over(&e->child)) return died(e, "while it answered", err);
-    return status;
+    if (status == TERN_OK) return status;
+    // Its connection may break before its end is seen.
+    for (uint64_t until = clock_ns() + DEATH_WAIT_NS; !child_is_over(&e->child) && clock_ns() < until;)
+        clock_sleep_ns(POLL_NS);
+    return child_is_over(&e->child) ? died(e, "while it answered", err) : status;
 }
 
 // ------------------------------------------------------------------------------------------------- running servers
