@@ -84,5 +84,8 @@ struct npu_runtime_place {
 };
 enum tern_status npu_runtime_find(char *out, size_t cap, const struct npu_runtime_place *place, const char *named,
                                   struct tern_err *err);
+// Opens what npu_runtime_find found; when it is absent the message says how to get it.
+enum tern_status npu_runtime_load(struct os_library **out, const char *path, const struct npu_runtime_place *place,
+                                  struct tern_err *err);
 // "1.32.0" -> 1, 32; false when it does not begin with two numbers.
 bool npu_version_parse(const char *text, int *major, int *minor);

@@ -84,7 +84,7 @@ enum tern_status openvino_open(struct npu_backend **out, const struct npu_backen
     b->base.driver = &npu_openvino_backend;
     b->n_threads = o->n_threads;
     TRY_GOTO(npu_runtime_find(b->base.info.library, sizeof b->base.info.library, &place, o->library, err), prefix);
-    TRY_GOTO(library_open(&lib, b->base.info.library, err), prefix);
+    TRY_GOTO(npu_runtime_load(&lib, b->base.info.library, &place, err), prefix);
     TRY_GOTO(functions_get(b, lib, err), prefix);
     TRY_GOTO(version_check(b, err), fail);
     TRY_GOTO(openvino_check(b, b->api.ov_core_create(&b->core), err, "start"), fail);

@@ -130,7 +130,7 @@ enum tern_status ort_open(struct npu_backend **out, const struct npu_backend_opt
     if (!b) return err_set(err, TERN_NO_MEMORY, "no memory for ONNX Runtime");
     b->base.driver = &npu_ort_backend;
     TRY_GOTO(npu_runtime_find(b->base.info.library, sizeof b->base.info.library, &place, o->library, err), fail);
-    TRY_GOTO(library_open(&lib, b->base.info.library, err), fail);
+    TRY_GOTO(npu_runtime_load(&lib, b->base.info.library, &place, err), fail);
     TRY_GOTO(tables_get(b, lib, err), fail);
     TRY_GOTO(env_create(b, o->n_threads, err), fail);
     TRY_GOTO(provider_find(b, o, err), fail);

@@ -90,3 +90,14 @@ enum tern_status npu_runtime_find(char *out, size_t cap, const struct npu_runtim
     snprintf(out, cap, "%s", place->name);
     return TERN_OK;
 }
+
+enum tern_status npu_runtime_load(struct os_library **out, const char *path, const struct npu_runtime_place *place,
+                                  struct tern_err *err) {
+    struct tern_err why;
+    enum tern_status status = library_open(out, path, &why);
+    if (status == TERN_OK) return TERN_OK;
+    if (status != TERN_NOT_FOUND) return err_set(err, status, "%s", why.message);
+    return err_set(err, status,
+                   "%s; tools/npu_packages.sh DIR fetches it, then set TERN_NPU_PACKAGES=DIR (or %s to its file)",
+                   why.message, place->variable);
+}
