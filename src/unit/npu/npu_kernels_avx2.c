@@ -5,7 +5,7 @@
 #include "unit/npu/oplist.h"
 
 typedef float vf __attribute__((vector_size(32)));
-typedef int32_t vi __attribute__((vector_size(32)));
+typedef uint32_t vi __attribute__((vector_size(32)));
 #define VL 8
 #define VECS_MAX 2
 #define KERNELS npu_kernels_avx2

@@ -5,7 +5,7 @@
 #include "unit/npu/oplist.h"
 
 typedef float vf __attribute__((vector_size(64)));
-typedef int32_t vi __attribute__((vector_size(64)));
+typedef uint32_t vi __attribute__((vector_size(64)));
 #define VL 16
 #define VECS_MAX 4
 #define KERNELS npu_kernels_avx512
