@@ -7,7 +7,7 @@ help:
 	@echo 'make run            build, then talk to the model that comes along (without a terminal: one prompt)'
 	@echo 'make build          build/tern'
 	@echo 'make check          what every change must pass: style, build, tests (a few minutes)'
-	@echo 'make test-full      check, and clang, all drafts, the sanitizers, aarch64 under qemu, macOS'
+	@echo 'make test-full      check, and clang, clients, all drafts, sanitizers, aarch64 under qemu, macOS'
 	@echo 'make test-san       the tests under ASan+UBSan, then under TSan'
 	@echo 'make test-fault     failing allocations and input/output, truncated files'
 	@echo 'make fuzz           every fuzz target with libFuzzer (SECONDS=30 each; FUZZ="gguf json" for some)'
@@ -42,7 +42,7 @@ check:
 
 test-full:
 	@tools/deps.sh ci
-	@tools/check.sh style gcc clang drafts san tsan cross macos
+	@tools/check.sh style gcc clang clients drafts san tsan cross macos
 
 test-san:
 	@tools/deps.sh check
