@@ -59,11 +59,14 @@ unsound mute 'completion: '
 unsound endless 'longer than'
 
 # Engines that run already.
-port=$((20000 + $$ % 20000))
-FAKE_ENGINE=ok $FAKE --port $port &
+FAKE_ENGINE=ok $FAKE --port 0 >"$work/port" &
 server=$!
 trap 'kill $server 2>/dev/null; rm -rf "$work"' EXIT
-sleep 0.3
+for i in 1 2 3 4 5 6 7 8 9 10; do
+    [ ! -s "$work/port" ] || break
+    sleep 0.3
+done
+port=$(cat "$work/port")
 with ok --with ollama --url http://127.0.0.1:$port/ --engine-model m
 want_code 'ollama' 0
 want_in 'ollama' out '0.fake'

@@ -1,7 +1,7 @@
 // A small HTTP server that answers as llama-server, Ollama and LM Studio do, for the tests of `tern compare`; and, as
 // FAKE_ENGINE says, slowly, brokenly, cut off, or not at all.
 //
-//   fake_engine --port N …   (other arguments of llama-server are taken and left aside)
+//   fake_engine --port N …   (0: any free one, printed; other arguments of llama-server are taken and left aside)
 // FAKE_ENGINE: ok, die (exits at once), slow (never ready within its life of 3 s), broken (no JSON), truncated (the
 // stream ends early), cut (the connection breaks inside an answer), error (an error object), http500, crash (exits
 // inside the first answer), mute (accepts and says nothing), endless (one line without end)
@@ -138,6 +138,12 @@ int main(int argc, char **argv) {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof a) != 0 || listen(fd, 16) != 0) return 8;
+    if (a.sin_port == 0) { // any free one: told
+        socklen_t n = sizeof a;
+        if (getsockname(fd, (struct sockaddr *)&a, &n) != 0) return 8;
+        printf("%d\n", ntohs(a.sin_port));
+        fflush(stdout);
+    }
     alarm(strcmp(mode, "slow") == 0 ? 3 : 120);
     for (;;) {
         int c = accept(fd, NULL, NULL);
