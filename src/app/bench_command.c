@@ -56,6 +56,7 @@ static int request_once(const struct command *c, struct tern_session *s, const i
     struct tern_err err = {0};
     struct tern_request_options o;
     tern_request_options_default(&o);
+    o.draft = TERN_DRAFT_OFF; // random tokens end in loops, which n-grams guess: a speed of nobody's text
     o.prompt_ids = ids;
     o.n_prompt_ids = (size_t)(depth + n_prompt);
     o.n_max = n_answer;
