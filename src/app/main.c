@@ -16,7 +16,8 @@ static void help_print(void) {
     out_puts(
         "\nWithout a command tern chats; without a model it uses the small built-in one (pico).\n"
         "`tern COMMAND --help` tells the options. Environment: TERN_MODEL (default model), TERN_CPU (bound on the\n"
-        "instruction set), TERN_LOG (error, warn, info, debug), TERN_PROFILE=1, XDG_CACHE_HOME, TERN_CACHE_BYTES.\n");
+        "instruction set), TERN_LOG (error, warn, info, debug), TERN_PROFILE=1, XDG_CACHE_HOME, TERN_CACHE_BYTES;\n"
+        "of the npu unit TERN_NPU_CTX, TERN_NPU_OBSERVE, TERN_NPU_SCALES, TERN_NPU_PACKAGES (doc/npu.md).\n");
 }
 
 int main(int argc, char **argv) {
