@@ -188,6 +188,38 @@ struct serve_field {
 #define SERVE_FIELD(name_, kind_, member_, lo_, hi_) \
     { name_, kind_, offsetof(struct serve_ask, member_), lo_, hi_, 0, 0 }
 
+// Rows that formats share: what is drawn from, what the answer is held to, and OpenAI's names for the rest.
+#define SERVE_FIELDS_NUCLEUS                                          \
+    SERVE_FIELD("temperature", SERVE_FIELD_FLOAT, temperature, 0, 2), \
+        SERVE_FIELD("top_p", SERVE_FIELD_FLOAT, top_p, 1e-9, 1)
+#define SERVE_FIELDS_SAMPLING                                                          \
+    SERVE_FIELDS_NUCLEUS, SERVE_FIELD("top_k", SERVE_FIELD_INT, top_k, 0, 1 << 30),    \
+        SERVE_FIELD("min_p", SERVE_FIELD_FLOAT, min_p, 0, 1),                          \
+        SERVE_FIELD("presence_penalty", SERVE_FIELD_FLOAT, presence_penalty, -2, 2),   \
+        SERVE_FIELD("frequency_penalty", SERVE_FIELD_FLOAT, frequency_penalty, -2, 2), \
+        SERVE_FIELD("repeat_penalty", SERVE_FIELD_FLOAT, repeat_penalty, 0.01, 100),   \
+        SERVE_FIELD("seed", SERVE_FIELD_INT, seed, -9.2e18, 9.2e18), {                 \
+        "stop", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_stop, 0                          \
+    }
+#define SERVE_FIELDS_FORM                                                   \
+    SERVE_FIELD("response_format", SERVE_FIELD_RAW, response_format, 0, 0), \
+        SERVE_FIELD("json_schema", SERVE_FIELD_RAW, json_schema, 0, 0),     \
+        SERVE_FIELD("grammar", SERVE_FIELD_STR, grammar, 0, 0),             \
+        SERVE_FIELD("guided_json", SERVE_FIELD_RAW, json_schema, 0, 0),     \
+        SERVE_FIELD("guided_grammar", SERVE_FIELD_STR, grammar, 0, 0),      \
+        SERVE_FIELD("guided_regex", SERVE_FIELD_STR, regex, 0, 0),          \
+        SERVE_FIELD("guided_choice", SERVE_FIELD_RAW, choice, 0, 0)
+#define SERVE_FIELDS_OPENAI                                                                       \
+    SERVE_FIELD("model", SERVE_FIELD_STR, model, 0, 0), SERVE_FIELDS_SAMPLING, SERVE_FIELDS_FORM, \
+        SERVE_FIELD("repetition_penalty", SERVE_FIELD_FLOAT, repeat_penalty, 0.01, 100),          \
+        SERVE_FIELD("max_tokens", SERVE_FIELD_INT, max_tokens, 1, 9e15),                          \
+        SERVE_FIELD("n", SERVE_FIELD_INT, n, 1, SERVE_N_MAX),                                     \
+        SERVE_FIELD("ignore_eos", SERVE_FIELD_BOOL, ignore_eos, 0, 0),                            \
+        SERVE_FIELD("stream", SERVE_FIELD_BOOL, stream, 0, 0),                                    \
+        {"stream_options", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_stream_options, 0}, {            \
+        "logit_bias", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_logit_bias, 0                         \
+    }
+
 void serve_ask_init(struct serve_ask *a, const struct serve *s); // the operator's defaults
 void serve_ask_release(struct serve_ask *a);
 // Reads one JSON object by a table that ends with name NULL. Unknown members are passed over, null is as absent. False:

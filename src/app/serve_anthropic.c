@@ -105,26 +105,6 @@ static bool message_take(void *arg, struct str raw, int i) {
     return ok;
 }
 
-static bool tool_take(void *arg, struct str raw, int i) {
-    static const struct serve_field fields[] = {PART_FIELD("type", SERVE_FIELD_STR, type),
-                                                PART_FIELD("name", SERVE_FIELD_STR, name),
-                                                PART_FIELD("description", SERVE_FIELD_STR, description),
-                                                PART_FIELD("input_schema", SERVE_FIELD_RAW, parameters),
-                                                {0}};
-    struct reading *r = arg;
-    struct serve_part p;
-    char path[SERVE_PATH_MAX];
-    snprintf(path, sizeof path, "tools[%d].", i);
-    if (!serve_part_read(r->a, &p, raw, path, fields)) return false;
-    path[strlen(path) - 1] = 0;
-    if (p.type.len > 0 && !str_eqz(p.type, "custom"))
-        return serve_bad(r->a, path, "%s: the tool '%.*s' would have to be run by the server, which runs none", path,
-                         (int)MIN(p.type.len, (size_t)40), p.type.data);
-    if (p.name.len == 0) return serve_bad(r->a, path, "%s has no name", path);
-    serve_chat_tool(&r->chat, p.name, p.description, p.parameters);
-    return true;
-}
-
 // {"type": "auto" | "any" | "tool" | "none", "name", "disable_parallel_tool_use"} in OpenAI's form.
 static bool tool_choice_take(struct serve_ask *a) {
     static const struct serve_field fields[] = {PART_FIELD("type", SERVE_FIELD_STR, type),
@@ -132,7 +112,6 @@ static bool tool_choice_take(struct serve_ask *a) {
                                                 PART_FIELD("disable_parallel_tool_use", SERVE_FIELD_BOOL, no_parallel),
                                                 {0}};
     struct serve_part p;
-    struct buf named;
     if (a->tool_choice.len == 0) return true;
     if (!serve_part_read(a, &p, a->tool_choice, "tool_choice.", fields)) return false;
     a->parallel_tool_calls = !p.no_parallel;
@@ -144,16 +123,17 @@ static bool tool_choice_take(struct serve_ask *a) {
         a->tool_choice = STR("\"none\"");
     else if (!str_eqz(p.type, "tool") || p.name.len == 0)
         return serve_bad(a, "tool_choice", "tool_choice.type is auto, any, none, or tool with a name");
-    else {
-        buf_init(&named, 4096 + 8 * p.name.len);
-        buf_puts(&named, "{\"type\":\"function\",\"function\":{\"name\":");
-        json_put_quoted(&named, p.name);
-        buf_puts(&named, "}}");
-        a->tool_choice = (struct str){named.failed ? NULL : serve_ask_dup(a, buf_str(&named)), named.len};
-        buf_release(&named);
-    }
-    return a->tool_choice.data != NULL;
+    else
+        return serve_tool_choice_named(a, p.name);
+    return true;
 }
+
+static const struct serve_field tool_fields[] = {PART_FIELD("type", SERVE_FIELD_STR, type),
+                                                 PART_FIELD("name", SERVE_FIELD_STR, name),
+                                                 PART_FIELD("description", SERVE_FIELD_STR, description),
+                                                 PART_FIELD("input_schema", SERVE_FIELD_RAW, parameters),
+                                                 {0}};
+static const struct serve_tool_form tool_form = {"custom", false, tool_fields};
 
 static bool conversation_read(struct serve_ask *a) {
     struct reading r = {.a = a};
@@ -163,7 +143,7 @@ static bool conversation_read(struct serve_ask *a) {
     if (ok) serve_chat_close(&r.chat, "system", STR(""), STR(""), false);
     ok = ok && serve_list_each(a, a->messages, "messages", SERVE_MESSAGES_MAX, message_take, &r);
     if (ok && r.chat.n_messages == 0) ok = serve_bad(a, "messages", "messages holds no text");
-    if (ok && a->tools.len > 0) ok = serve_list_each(a, a->tools, "tools", SERVE_TOOLS_MAX, tool_take, &r);
+    ok = ok && serve_chat_tools(&r.chat, a->tools, &tool_form);
     if (!ok) return serve_chat_release(&r.chat), false;
     a->tools = (struct str){0};
     return serve_chat_finish(&r.chat) && tool_choice_take(a);
@@ -174,8 +154,7 @@ static const struct serve_field fields[] = {
     SERVE_FIELD("messages", SERVE_FIELD_RAW, messages, 0, 0),
     SERVE_FIELD("system", SERVE_FIELD_RAW, system, 0, 0),
     SERVE_FIELD("max_tokens", SERVE_FIELD_INT, max_tokens, 1, 9e15),
-    SERVE_FIELD("temperature", SERVE_FIELD_FLOAT, temperature, 0, 2),
-    SERVE_FIELD("top_p", SERVE_FIELD_FLOAT, top_p, 1e-9, 1),
+    SERVE_FIELDS_NUCLEUS,
     SERVE_FIELD("top_k", SERVE_FIELD_INT, top_k, 0, 1 << 30),
     {"stop_sequences", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_stop, 0},
     SERVE_FIELD("stream", SERVE_FIELD_BOOL, stream, 0, 0),

@@ -84,19 +84,10 @@ static bool repeat_last_take(struct serve_ask *a, struct str raw, const char *na
     return true;
 }
 
-static const struct serve_field option_fields[] = {
-    {"num_predict", SERVE_FIELD_TAKE, 0, 0, 0, predict_take, 0},
-    SERVE_FIELD("temperature", SERVE_FIELD_FLOAT, temperature, 0, 2),
-    SERVE_FIELD("top_k", SERVE_FIELD_INT, top_k, 0, 1 << 30),
-    SERVE_FIELD("top_p", SERVE_FIELD_FLOAT, top_p, 1e-9, 1),
-    SERVE_FIELD("min_p", SERVE_FIELD_FLOAT, min_p, 0, 1),
-    SERVE_FIELD("seed", SERVE_FIELD_INT, seed, -9.2e18, 9.2e18),
-    {"stop", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_stop, 0},
-    SERVE_FIELD("repeat_penalty", SERVE_FIELD_FLOAT, repeat_penalty, 0.01, 100),
-    {"repeat_last_n", SERVE_FIELD_TAKE, 0, 0, 0, repeat_last_take, 0},
-    SERVE_FIELD("presence_penalty", SERVE_FIELD_FLOAT, presence_penalty, -2, 2),
-    SERVE_FIELD("frequency_penalty", SERVE_FIELD_FLOAT, frequency_penalty, -2, 2),
-    {0}};
+static const struct serve_field option_fields[] = {SERVE_FIELDS_SAMPLING,
+                                                   {"num_predict", SERVE_FIELD_TAKE, 0, 0, 0, predict_take, 0},
+                                                   {"repeat_last_n", SERVE_FIELD_TAKE, 0, 0, 0, repeat_last_take, 0},
+                                                   {0}};
 
 // "json" or a schema.
 static bool format_take(struct ollama_ask *q) {

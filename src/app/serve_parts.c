@@ -138,6 +138,44 @@ void serve_chat_tool(struct serve_chat *c, struct str name, struct str descripti
     json_write_object_end(&w);
 }
 
+struct tools_reading {
+    struct serve_chat *chat;
+    const struct serve_tool_form *form;
+};
+
+static bool tool_take(void *arg, struct str raw, int i) {
+    const struct tools_reading *t = arg;
+    struct serve_ask *a = t->chat->a;
+    struct serve_part p;
+    char path[SERVE_PATH_MAX];
+    snprintf(path, sizeof path, "tools[%d].", i);
+    if (!serve_part_read(a, &p, raw, path, t->form->fields)) return false;
+    path[strlen(path) - 1] = 0;
+    if (!str_eqz(p.type, t->form->type) && (p.type.len > 0 || t->form->type_needed))
+        return serve_bad(a, path, "%s: the tool '%.*s' would have to be run by the server, which runs none", path,
+                         (int)MIN(p.type.len, (size_t)40), p.type.data ? p.type.data : "");
+    if (p.name.len == 0) return serve_bad(a, path, "%s has no name", path);
+    serve_chat_tool(t->chat, p.name, p.description, p.parameters);
+    return true;
+}
+
+bool serve_chat_tools(struct serve_chat *c, struct str raw, const struct serve_tool_form *form) {
+    struct tools_reading t = {c, form};
+    return raw.len == 0 || serve_list_each(c->a, raw, "tools", SERVE_TOOLS_MAX, tool_take, &t);
+}
+
+bool serve_tool_choice_named(struct serve_ask *a, struct str name) {
+    struct buf named;
+    buf_init(&named, 4096 + 8 * name.len);
+    buf_puts(&named, "{\"type\":\"function\",\"function\":{\"name\":");
+    json_put_quoted(&named, name);
+    buf_puts(&named, "}}");
+    if (named.failed) serve_fault_set(&a->fault, 503, NULL, "no_memory", "no memory for the request");
+    a->tool_choice = (struct str){named.failed ? NULL : serve_ask_dup(a, buf_str(&named)), named.len};
+    buf_release(&named);
+    return a->tool_choice.data != NULL;
+}
+
 bool serve_chat_finish(struct serve_chat *c) {
     struct serve_ask *a = c->a;
     buf_putc(&c->messages, ']');

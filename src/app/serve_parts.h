@@ -37,6 +37,16 @@ void serve_chat_call(struct serve_chat *c, struct str id, struct str name, struc
 // Closes a message. Without anything gathered none is written, unless `even_empty`. call_id, name: of a tool's result.
 void serve_chat_close(struct serve_chat *c, const char *role, struct str call_id, struct str name, bool even_empty);
 void serve_chat_tool(struct serve_chat *c, struct str name, struct str description, struct str parameters /* raw */);
+// A list of tools that are their own fields: {"type", "name", "description", and what it is given}. A
+// tool of another type than `type` would have to be run here: refused; with type_needed one without type too.
+struct serve_tool_form {
+    const char *type;
+    bool type_needed;
+    const struct serve_field *fields; // into type, name, description, parameters
+};
+bool serve_chat_tools(struct serve_chat *c, struct str raw, const struct serve_tool_form *form);
+// OpenAI's tool_choice for a function of this name, into the ask. False: a fault is set.
+bool serve_tool_choice_named(struct serve_ask *a, struct str name);
 // Into the ask's messages and tools; releases c. False: a fault is set.
 bool serve_chat_finish(struct serve_chat *c);
 void serve_chat_release(struct serve_chat *c);

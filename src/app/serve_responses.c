@@ -100,25 +100,12 @@ static bool item_take(void *arg, struct str raw, int i) {
                      (int)MIN(p.type.len, (size_t)40), p.type.data ? p.type.data : "");
 }
 
-static bool tool_take(void *arg, struct str raw, int i) {
-    static const struct serve_field fields[] = {PART_FIELD("type", SERVE_FIELD_STR, type),
-                                                PART_FIELD("name", SERVE_FIELD_STR, name),
-                                                PART_FIELD("description", SERVE_FIELD_STR, description),
-                                                PART_FIELD("parameters", SERVE_FIELD_RAW, parameters),
-                                                {0}};
-    struct reading *r = arg;
-    struct serve_part p;
-    char path[SERVE_PATH_MAX];
-    snprintf(path, sizeof path, "tools[%d].", i);
-    if (!serve_part_read(r->a, &p, raw, path, fields)) return false;
-    path[strlen(path) - 1] = 0;
-    if (!str_eqz(p.type, "function"))
-        return serve_bad(r->a, path, "%s: the tool '%.*s' would have to be run by the server, which runs none", path,
-                         (int)MIN(p.type.len, (size_t)40), p.type.data ? p.type.data : "");
-    if (p.name.len == 0) return serve_bad(r->a, path, "%s has no name", path);
-    serve_chat_tool(&r->chat, p.name, p.description, p.parameters);
-    return true;
-}
+static const struct serve_field tool_fields[] = {PART_FIELD("type", SERVE_FIELD_STR, type),
+                                                 PART_FIELD("name", SERVE_FIELD_STR, name),
+                                                 PART_FIELD("description", SERVE_FIELD_STR, description),
+                                                 PART_FIELD("parameters", SERVE_FIELD_RAW, parameters),
+                                                 {0}};
+static const struct serve_tool_form tool_form = {"function", true, tool_fields};
 
 static bool conversation_read(struct responses_ask *q) {
     struct serve_ask *a = &q->ask;
@@ -139,7 +126,7 @@ static bool conversation_read(struct responses_ask *q) {
         if (ok) assistant_close(&r);
     }
     if (ok && r.chat.n_messages == (q->instructions.len > 0)) ok = serve_bad(a, "input", "input holds no message");
-    if (ok && a->tools.len > 0) ok = serve_list_each(a, a->tools, "tools", SERVE_TOOLS_MAX, tool_take, &r);
+    ok = ok && serve_chat_tools(&r.chat, a->tools, &tool_form);
     if (!ok) return serve_chat_release(&r.chat), false;
     a->tools = (struct str){0};
     return serve_chat_finish(&r.chat);
@@ -170,17 +157,10 @@ static bool text_format_take(struct responses_ask *q) {
 static bool tool_choice_take(struct serve_ask *a) {
     static const struct serve_field fields[] = {PART_FIELD("name", SERVE_FIELD_STR, name), {0}};
     struct serve_part p;
-    struct buf named;
     if (a->tool_choice.len == 0 || a->tool_choice.data[0] != '{') return true;
     if (!serve_part_read(a, &p, a->tool_choice, "tool_choice.", fields)) return false;
     if (p.name.len == 0) return serve_bad(a, "tool_choice", "tool_choice is none, auto, required or a function's name");
-    buf_init(&named, 4096 + 8 * p.name.len);
-    buf_puts(&named, "{\"type\":\"function\",\"function\":{\"name\":");
-    json_put_quoted(&named, p.name);
-    buf_puts(&named, "}}");
-    a->tool_choice = (struct str){named.failed ? NULL : serve_ask_dup(a, buf_str(&named)), named.len};
-    buf_release(&named);
-    return a->tool_choice.data != NULL;
+    return serve_tool_choice_named(a, p.name);
 }
 
 static const struct serve_field fields[] = {
@@ -188,8 +168,7 @@ static const struct serve_field fields[] = {
     SERVE_FIELD("input", SERVE_FIELD_RAW, input, 0, 0),
     RESPONSES_FIELD("instructions", SERVE_FIELD_STR, instructions),
     SERVE_FIELD("max_output_tokens", SERVE_FIELD_INT, max_tokens, 1, 9e15),
-    SERVE_FIELD("temperature", SERVE_FIELD_FLOAT, temperature, 0, 2),
-    SERVE_FIELD("top_p", SERVE_FIELD_FLOAT, top_p, 1e-9, 1),
+    SERVE_FIELDS_NUCLEUS,
     SERVE_FIELD("stream", SERVE_FIELD_BOOL, stream, 0, 0),
     SERVE_FIELD("tools", SERVE_FIELD_RAW, tools, 0, 0),
     SERVE_FIELD("tool_choice", SERVE_FIELD_RAW, tool_choice, 0, 0),

@@ -143,3 +143,21 @@ size_t grammar_bytes(const struct grammar *g) {
            g->cap_objects * sizeof *g->objects + g->cap_keys * sizeof *g->keys + g->cap_guards * sizeof *g->guards +
            g->cap_guard_keys * sizeof *g->guard_keys + g->cap_dense * sizeof *g->dense;
 }
+
+bool grammar_table_grow(struct grammar_builder *b, struct grammar_table *t, const void *items, size_t n_items,
+                        size_t stride, size_t hash_at) {
+    size_t n = t->n ? t->n * 2 : 256;
+    int32_t *places = mem_alloc(n * sizeof *places);
+    if (!places) return GRAMMAR_FAIL(b, TERN_NO_MEMORY, "no memory for a constraint");
+    for (size_t i = 0; i < n; i++) places[i] = GRAMMAR_NONE;
+    for (size_t i = 0; i < n_items; i++) {
+        uint64_t hash;
+        memcpy(&hash, (const char *)items + i * stride + hash_at, sizeof hash);
+        size_t at = hash & (n - 1);
+        while (places[at] >= 0) at = (at + 1) & (n - 1);
+        places[at] = (int32_t)i;
+    }
+    mem_free(t->places);
+    *t = (struct grammar_table){places, n};
+    return true;
+}

@@ -134,6 +134,15 @@ size_t grammar_bytes(const struct grammar *g);
 bool grammar_grow(struct grammar_builder *b, void **items, size_t *cap, size_t n, size_t size, size_t max,
                   const char *what);
 
+// Numbers of items by their hashes, by open addressing: twice the places (256 at first), GRAMMAR_NONE where none is. An
+// item has `stride` bytes, its uint64_t hash is at `hash_at`. To be called before half of the places are taken.
+struct grammar_table {
+    int32_t *places;
+    size_t n; // a power of two, or 0
+};
+bool grammar_table_grow(struct grammar_builder *b, struct grammar_table *t, const void *items, size_t n_items,
+                        size_t stride, size_t hash_at);
+
 // NFA pieces: nodes with byte ranges, empty moves and calls, made deterministic into the grammar.
 struct nfa_edge {
     int32_t to, next, rule; // rule: or GRAMMAR_NONE

@@ -124,8 +124,8 @@ struct subsets {
     struct grammar_builder *b;
     int32_t *items;
     struct subset *sets;
-    int32_t *table; // open addressing, power of two
-    size_t n_items, cap_items, n_sets, cap_sets, n_table;
+    struct grammar_table table;
+    size_t n_items, cap_items, n_sets, cap_sets;
     uint32_t *mark; // per NFA node: the stamp of the closure it is in
     uint32_t stamp;
     int32_t *work, *gather; // [n_nfa] stacks
@@ -150,22 +150,6 @@ static void ints_sort(int32_t *v, size_t n) {
         v[i] = t;
         ints_sift(v, 0, i);
     }
-}
-
-static bool table_grow(struct subsets *s) {
-    size_t n = s->n_table ? s->n_table * 2 : 256;
-    int32_t *table = mem_alloc(n * sizeof *table);
-    if (!table) return GRAMMAR_FAIL(s->b, TERN_NO_MEMORY, "no memory for a constraint");
-    for (size_t i = 0; i < n; i++) table[i] = GRAMMAR_NONE;
-    for (size_t i = 0; i < s->n_sets; i++) {
-        size_t at = s->sets[i].hash & (n - 1);
-        while (table[at] >= 0) at = (at + 1) & (n - 1);
-        table[at] = (int32_t)i;
-    }
-    mem_free(s->table);
-    s->table = table;
-    s->n_table = n;
-    return true;
 }
 
 // Appends the closure of gather[0 … n) to the items, sorted. Nodes with empty moves only are not remembered.
@@ -203,12 +187,14 @@ static bool closure_put(struct subsets *s, size_t n, size_t *count) {
 static int32_t subset_node(struct subsets *s, size_t n) {
     size_t count;
     if (!closure_put(s, n, &count)) return GRAMMAR_NONE;
-    if (s->n_sets * 2 >= s->n_table && !table_grow(s)) return GRAMMAR_NONE;
+    if (s->n_sets * 2 >= s->table.n &&
+        !grammar_table_grow(s->b, &s->table, s->sets, s->n_sets, sizeof *s->sets, offsetof(struct subset, hash)))
+        return GRAMMAR_NONE;
     const int32_t *items = s->items + s->n_items;
     uint64_t hash = count ? hash_bytes(items, count * sizeof *items, 1) : 1;
-    size_t at = hash & (s->n_table - 1);
-    for (; s->table[at] >= 0; at = (at + 1) & (s->n_table - 1)) {
-        const struct subset *o = &s->sets[s->table[at]];
+    size_t at = hash & (s->table.n - 1);
+    for (; s->table.places[at] >= 0; at = (at + 1) & (s->table.n - 1)) {
+        const struct subset *o = &s->sets[s->table.places[at]];
         if (o->hash == hash && o->n == count &&
             (count == 0 || memcmp(s->items + o->first, items, count * sizeof *items) == 0))
             return o->node;
@@ -221,7 +207,7 @@ static int32_t subset_node(struct subsets *s, size_t n) {
     for (size_t i = 0; i < count; i++)
         if (items[i] == s->accept) s->b->g->nodes[node].accept = true;
     s->sets[s->n_sets] = (struct subset){.first = s->n_items, .n = count, .hash = hash, .node = node};
-    s->table[at] = (int32_t)s->n_sets++;
+    s->table.places[at] = (int32_t)s->n_sets++;
     s->n_items += count;
     return node;
 }
@@ -299,6 +285,6 @@ int32_t nfa_determinize(struct nfa *n, int32_t start, int32_t accept) {
     mem_free(s.gather);
     mem_free(s.items);
     mem_free(s.sets);
-    mem_free(s.table);
+    mem_free(s.table.places);
     return n->b->status == TERN_OK ? first : GRAMMAR_NONE;
 }

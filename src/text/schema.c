@@ -18,7 +18,7 @@ void schema_release(struct schema *s) {
     mem_free(s->nodes);
     mem_free(s->kept);
     mem_free(s->jobs);
-    mem_free(s->table);
+    mem_free(s->table.places);
 }
 
 int32_t schema_indent(struct schema *s) {

@@ -48,8 +48,7 @@ struct schema {
     size_t n_kept, cap_kept;
     struct schema_job *jobs;
     size_t n_jobs, cap_jobs;
-    int32_t *table; // hash of parts -> job
-    size_t n_table;
+    struct grammar_table table; // of the jobs
     struct buf path;
     struct buf *note;
     bool closed;             // objects that say nothing of other keys have none

@@ -88,29 +88,15 @@ static bool parts_same(const struct part *a, const struct part *b, int n) {
     return true;
 }
 
-static bool table_grow(struct schema *s) {
-    size_t n = s->n_table ? s->n_table * 2 : 256;
-    int32_t *table = mem_alloc(n * sizeof *table);
-    if (!table) return GRAMMAR_FAIL(s->b, TERN_NO_MEMORY, "no memory for a schema");
-    for (size_t i = 0; i < n; i++) table[i] = GRAMMAR_NONE;
-    for (size_t i = 0; i < s->n_jobs; i++) {
-        size_t at = s->jobs[i].hash & (n - 1);
-        while (table[at] >= 0) at = (at + 1) & (n - 1);
-        table[at] = (int32_t)i;
-    }
-    mem_free(s->table);
-    s->table = table;
-    s->n_table = n;
-    return true;
-}
-
 // The rule of opened parts, new or known.
 static int32_t job_get(struct schema *s, const struct parts *p) {
     uint64_t hash = parts_hash(p->items, p->n);
-    if (s->n_jobs * 2 >= s->n_table && !table_grow(s)) return GRAMMAR_NONE;
-    size_t at = hash & (s->n_table - 1);
-    for (; s->table[at] >= 0; at = (at + 1) & (s->n_table - 1)) {
-        const struct schema_job *j = &s->jobs[s->table[at]];
+    if (s->n_jobs * 2 >= s->table.n &&
+        !grammar_table_grow(s->b, &s->table, s->jobs, s->n_jobs, sizeof *s->jobs, offsetof(struct schema_job, hash)))
+        return GRAMMAR_NONE;
+    size_t at = hash & (s->table.n - 1);
+    for (; s->table.places[at] >= 0; at = (at + 1) & (s->table.n - 1)) {
+        const struct schema_job *j = &s->jobs[s->table.places[at]];
         if (j->hash == hash && j->n == p->n && parts_same(p->items, s->kept + j->first, p->n)) return j->rule;
     }
     int32_t first = (int32_t)s->n_kept;
@@ -124,7 +110,7 @@ static int32_t job_get(struct schema *s, const struct parts *p) {
         return GRAMMAR_NONE;
     int32_t rule = grammar_rule(s->b, 0, COUNT_FREE);
     s->jobs[s->n_jobs] = (struct schema_job){.rule = rule, .first = first, .n = p->n, .hash = hash};
-    s->table[at] = (int32_t)s->n_jobs++;
+    s->table.places[at] = (int32_t)s->n_jobs++;
     return rule;
 }
 

@@ -76,36 +76,27 @@ static int32_t string_start(struct schema *s) {
 
 // ----------------------------------------------------------------------------------------------------------- products
 
+struct pair {
+    int32_t a, z, node; // node: of the product
+    uint64_t hash;
+};
 struct pairs {
     struct grammar_builder *b;
-    int32_t (*items)[3]; // node of a, of b, of the product
-    int32_t *table;
-    size_t n, cap, n_table;
+    struct pair *items;
+    struct grammar_table table;
+    size_t n, cap;
 };
 
-static bool pairs_grow(struct pairs *p) {
-    size_t n = p->n_table ? p->n_table * 2 : 256;
-    int32_t *table = mem_alloc(n * sizeof *table);
-    if (!table) return GRAMMAR_FAIL(p->b, TERN_NO_MEMORY, "no memory for a constraint");
-    for (size_t i = 0; i < n; i++) table[i] = GRAMMAR_NONE;
-    for (size_t i = 0; i < p->n; i++) {
-        size_t at = hash_bytes(p->items[i], 2 * sizeof(int32_t), 3) & (n - 1);
-        while (table[at] >= 0) at = (at + 1) & (n - 1);
-        table[at] = (int32_t)i;
-    }
-    mem_free(p->table);
-    p->table = table;
-    p->n_table = n;
-    return true;
-}
-
 static int32_t pair_node(struct pairs *p, int32_t a, int32_t z) {
-    int32_t key[2] = {a, z};
-    if (p->n * 2 >= p->n_table && !pairs_grow(p)) return GRAMMAR_NONE;
-    size_t at = hash_bytes(key, sizeof key, 3) & (p->n_table - 1);
-    for (; p->table[at] >= 0; at = (at + 1) & (p->n_table - 1)) {
-        const int32_t *x = p->items[p->table[at]];
-        if (x[0] == a && x[1] == z) return x[2];
+    const int32_t key[2] = {a, z};
+    if (p->n * 2 >= p->table.n &&
+        !grammar_table_grow(p->b, &p->table, p->items, p->n, sizeof *p->items, offsetof(struct pair, hash)))
+        return GRAMMAR_NONE;
+    const uint64_t hash = hash_bytes(key, sizeof key, 3);
+    size_t at = hash & (p->table.n - 1);
+    for (; p->table.places[at] >= 0; at = (at + 1) & (p->table.n - 1)) {
+        const struct pair *x = &p->items[p->table.places[at]];
+        if (x->a == a && x->z == z) return x->node;
     }
     if (!grammar_grow(p->b, (void **)&p->items, &p->cap, p->n, sizeof *p->items, GRAMMAR_NFA_MAX,
                       "states where patterns and lengths meet"))
@@ -113,10 +104,8 @@ static int32_t pair_node(struct pairs *p, int32_t a, int32_t z) {
     int32_t node = grammar_node(p->b);
     if (node < 0) return GRAMMAR_NONE;
     p->b->g->nodes[node].accept = p->b->g->nodes[a].accept && p->b->g->nodes[z].accept;
-    p->items[p->n][0] = a;
-    p->items[p->n][1] = z;
-    p->items[p->n][2] = node;
-    p->table[at] = (int32_t)p->n++;
+    p->items[p->n] = (struct pair){a, z, node, hash};
+    p->table.places[at] = (int32_t)p->n++;
     return node;
 }
 
@@ -125,17 +114,17 @@ static int32_t nodes_intersect(struct grammar_builder *b, int32_t a, int32_t z) 
     struct pairs p = {.b = b};
     int32_t first = pair_node(&p, a, z);
     for (size_t i = 0; i < p.n && b->status == TERN_OK; i++) {
-        const int32_t pair[3] = {p.items[i][0], p.items[i][1], p.items[i][2]};
-        for (int32_t x = b->g->nodes[pair[0]].edges; x >= 0; x = b->g->edges[x].next)
-            for (int32_t y = b->g->nodes[pair[1]].edges; y >= 0; y = b->g->edges[y].next) {
+        const struct pair pair = p.items[i]; // the array may move
+        for (int32_t x = b->g->nodes[pair.a].edges; x >= 0; x = b->g->edges[x].next)
+            for (int32_t y = b->g->nodes[pair.z].edges; y >= 0; y = b->g->edges[y].next) {
                 if (!grammar_work(b, 1)) break;
                 const struct g_edge e = b->g->edges[x], f = b->g->edges[y];
                 int lo = MAX(e.lo, f.lo), hi = MIN(e.hi, f.hi);
-                if (lo <= hi) grammar_edge(b, pair[2], lo, hi, pair_node(&p, e.to, f.to), 0, GRAMMAR_NONE);
+                if (lo <= hi) grammar_edge(b, pair.node, lo, hi, pair_node(&p, e.to, f.to), 0, GRAMMAR_NONE);
             }
     }
     mem_free(p.items);
-    mem_free(p.table);
+    mem_free(p.table.places);
     return b->status == TERN_OK ? first : GRAMMAR_NONE;
 }
 
