@@ -3,6 +3,7 @@
 #include "app.h"
 
 #include <signal.h>
+#include <stdlib.h>
 
 static const struct command *const commands[] = {
     &command_chat,     &command_run,      &command_serve,      &command_bench,   &command_show,
@@ -22,6 +23,8 @@ static void help_print(void) {
 
 int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN); // a broken pipe is an error of the write, seen by out_put
+    // hwloc would complain on stderr where /sys is not mounted; the processors allowed to us are known without it.
+    setenv("HWLOC_HIDE_ERRORS", "2", 0);
     const struct command *command = &command_chat;
     if (argc > 1 && argv[1][0] != '-') {
         command = NULL;

@@ -3,24 +3,30 @@
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 #define SYMBOL(name) JOIN(__USER_LABEL_PREFIX__, name)
-#define PAGE_FILE(name, path)        \
-    .globl SYMBOL(tern_page_##name##_begin); \
-    SYMBOL(tern_page_##name##_begin): .incbin path; \
-    .globl SYMBOL(tern_page_##name##_end);   \
-    SYMBOL(tern_page_##name##_end): .byte 0
+
+// A macro of the assembler, not of the preprocessor: what separates statements on one line differs (";" begins a comment
+// on arm64 macOS).
+.macro page_file name, path
+    .globl \name\()_begin
+\name\()_begin:
+    .incbin "\path"
+    .globl \name\()_end
+\name\()_end:
+    .byte 0
+.endm
 
 #ifdef __ELF__
     .section .rodata.tern_page, "a"
 #else
     .const
 #endif
-PAGE_FILE(html, "page.html")
-PAGE_FILE(css, "page.css")
-PAGE_FILE(main, "page_main.js")
-PAGE_FILE(markdown, "page_markdown.js")
-PAGE_FILE(stream, "page_stream.js")
-PAGE_FILE(tree, "page_tree.js")
-PAGE_FILE(icon, "icon.svg")
+    page_file SYMBOL(tern_page_html), "page.html"
+    page_file SYMBOL(tern_page_css), "page.css"
+    page_file SYMBOL(tern_page_main), "page_main.js"
+    page_file SYMBOL(tern_page_markdown), "page_markdown.js"
+    page_file SYMBOL(tern_page_stream), "page_stream.js"
+    page_file SYMBOL(tern_page_tree), "page_tree.js"
+    page_file SYMBOL(tern_page_icon), "icon.svg"
 
 #ifdef __ELF__
     .section .note.GNU-stack, "", %progbits
