@@ -33,6 +33,9 @@ struct command;
 // in argv[1 … *n_args]. Returns false with *exit_code set: after --help (0) or a usage error (2, already told).
 bool opts_parse(const struct command *c, const struct opt *const *tables, int argc, char **argv, int *n_args,
                 int *exit_code);
+// While fn is set, --help calls it instead of printing: so manual pages and completions are made of the same tables.
+void opts_help_hook(void (*fn)(void *arg, const struct command *c, const struct opt *const *tables), void *arg);
+bool opts_help_hooked(void);
 // One setting from elsewhere: the option --name gets the value ("true" or "false" for flags), which must live on. where
 // is told with errors. 0, or the exit code after telling.
 int opts_set(const struct command *c, const struct opt *const *tables, const char *name, const char *value,
@@ -50,7 +53,13 @@ struct command {
 extern const struct command command_chat, command_run, command_bench, command_show, command_tokenize, command_template,
     command_perplexity, command_doctor, command_cache, command_explain, command_quantize, command_study,
     command_calibrate, command_fidelity, command_list, command_compare, command_pull, command_rm, command_serve,
-    command_compile;
+    command_compile, command_config, command_help, command_completion;
+extern const struct command *const commands[]; // all of them
+extern const int n_commands;
+void help_overview_print(void);
+// The command's --help, with its tables given to hook (NULL: printed). The exit code.
+int command_help_hooked(const struct command *c,
+                        void (*hook)(void *arg, const struct command *c, const struct opt *const *tables));
 
 // ------------------------------------------------------------------------------------------------------------ engine
 

@@ -22,6 +22,15 @@ int usage_error(const struct command *c, const char *fmt, ...) {
     return EXIT_USAGE;
 }
 
+static void (*help_hook)(void *arg, const struct command *c, const struct opt *const *tables);
+static void *help_hook_arg;
+
+void opts_help_hook(void (*fn)(void *arg, const struct command *c, const struct opt *const *tables), void *arg) {
+    help_hook = fn;
+    help_hook_arg = arg;
+}
+bool opts_help_hooked(void) { return help_hook != NULL; }
+
 static void help_row(const struct opt *o) {
     char head[64];
     snprintf(head, sizeof head, "%c%c%s%s%s%s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ',
@@ -142,7 +151,10 @@ bool opts_parse(const struct command *c, const struct opt *const *tables, int ar
         } else if (strcmp(arg, "--") == 0) {
             only_args = true;
         } else if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0) {
-            help_print(c, tables);
+            if (help_hook)
+                help_hook(help_hook_arg, c, tables);
+            else
+                help_print(c, tables);
             *exit_code = EXIT_DONE;
             return false;
         } else if (!opt_parse(c, tables, argc, argv, &i)) {

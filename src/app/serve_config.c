@@ -88,6 +88,7 @@ static int environment_read(const struct command *c, const struct opt *const *ta
 
 int serve_config_read(const struct command *c, struct serve *s, const struct opt *const *tables, int argc,
                       char **argv) {
+    if (opts_help_hooked()) return 0; // a page is made, nothing is used
     const char *given = env_get("TERN_SERVE_CONFIG"), *home = env_get("HOME"), *config = env_get("XDG_CONFIG_HOME");
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--config") == 0 && i + 1 < argc) given = argv[i + 1];
