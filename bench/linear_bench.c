@@ -7,7 +7,7 @@
 #include "base/base.h"
 #include <stdio.h>
 #include "unit/unit.h"
-#include "unit/cpu/cpu_kernels.h"
+#include "unit/cpu/kernel_rows.h"
 
 #define POOL_BYTES ((size_t)1 << 30)
 #define PIECE_BYTES ((size_t)3 << 20)

@@ -1,9 +1,10 @@
-// The face of base/: everything above it includes this header first and no other header of base/.
+// The face of base/: everything above it includes this header first and no other header of base/ (but for kernels,
+// which see plain.h alone).
 //
-// Reading order: err.h (how things fail), num.h (sizes and number formats), mem.h (where memory comes from), str.h,
-// json.h, log.h, os.h (the only operating-system layer), team.h (threads), process.h (children), library.h
-// (shared libraries at run time).
-// Nothing in base/ keeps global state but the memory counters, the log level and the interrupt hook.
+// Reading order: plain.h (small integers and floats), err.h (how things fail), num.h (sizes and number formats),
+// mem.h (where memory comes from), str.h, json.h, log.h, os.h (the only operating-system layer), team.h (threads),
+// process.h (children), library.h (shared libraries at run time). Nothing in base/ keeps global state but the memory
+// counters, the log level and the interrupt hook.
 #pragma once
 #include "base/err.h"
 #include "base/num.h"

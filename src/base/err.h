@@ -3,15 +3,14 @@
 // A function that can fail returns `enum tern_status` (0 is ok) and takes a last, nullable `struct tern_err *err`.
 // Whoever detects a failure writes the object with err_set(), once, complete enough to show to a user: what failed,
 // where (file, tensor, key, byte), expected, found, what to do. Callers pass it on, or wrap it with err_prefix().
-// A broken invariant of ours is no status: TERN_BUG() aborts, in release builds too.
+// A broken invariant of ours is no status: TERN_BUG() (plain.h) aborts, in release builds too.
 #pragma once
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/plain.h"
 #include "tern.h"
-
-#define PRINTF_LIKE(fmt, args) __attribute__((format(printf, fmt, args)))
 
 // Writes code and message (escaped of control bytes, cut to fit at a UTF-8 border) unless err is NULL; returns code.
 enum tern_status err_set(struct tern_err *err, enum tern_status code, const char *fmt, ...) PRINTF_LIKE(3, 4);
@@ -23,10 +22,6 @@ enum tern_status err_set_at(struct tern_err *err, enum tern_status code, int64_t
 enum tern_status err_prefix(struct tern_err *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
 // Message for a failed system call: "what: strerror(errno)"; maps ENOMEM, ENOSPC, ENOENT to their statuses, else IO.
 enum tern_status err_set_errno(struct tern_err *err, int errno_value, const char *fmt, ...) PRINTF_LIKE(3, 4);
-
-_Noreturn void bug_abort(const char *file, int line, const char *fmt, ...) PRINTF_LIKE(3, 4);
-#define TERN_BUG(...) bug_abort(__FILE__, __LINE__, __VA_ARGS__)
-#define TERN_ASSERT(cond) ((cond) ? (void)0 : bug_abort(__FILE__, __LINE__, "%s", #cond))
 
 // Returns from the calling function when expr is not TERN_OK.
 #define TRY(expr)                                       \

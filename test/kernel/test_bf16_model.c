@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "base/base.h"
+#include "unit/cpu/kernel_rows.h"
 
 #define LINEAR_ISA model
 #define LINEAR_INLINE inline

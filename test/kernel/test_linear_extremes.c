@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <math.h>
 #include "base/base.h"
-#include "unit/cpu/cpu_kernels.h"
+#include "unit/cpu/kernel_rows.h"
 
 #define OUT_MAX 50
 #define IN_MAX 3072

@@ -88,6 +88,9 @@ printf '#include "model/model.h"\n' >>src/text/text.h && expect includes 'text/ 
 printf '#include "model/model.h"\n' >>src/base/heap.c && expect includes 'base/ must not include model/'
 printf '#include "model/model_int.h"\n' >>src/engine/engine.h && expect includes 'only the face model/model.h'
 printf '#include "base/heap.h"\n' >>src/model/open.c && expect includes 'only the face base/base.h'
+printf '// x\n#pragma once\n' >src/base/plain.h && printf '#include "base/plain.h"\n' >>src/model/open.c && expect includes 'only the face base/base.h'
+printf '// x\n#pragma once\n' >src/base/plain.h && printf '// x\n#include "base/plain.h"\n' >src/unit/cpu/k_avx2.c && passes includes 'kernels see plain.h'
+sound_tree
 printf '#include "unit/npu/npu.h"\n' >>src/unit/cpu/cpu_open.c && expect includes 'unit/cpu must not see unit/npu'
 printf '#include "unit/cpu/cpu_open.h"\n' >>src/unit/unit.h && expect includes 'only the face of unit/cpu'
 printf '#include "../base/base.h"\n' >>src/model/open.c && expect includes 'no way up'

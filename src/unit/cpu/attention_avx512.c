@@ -1,5 +1,5 @@
 // Attention kernels for AVX-512: attention_vec.inc over the words of vec_avx512.h.
-#include "base/base.h"
+#include "base/plain.h"
 #include "unit/cpu/cpu_kernels.h"
 #include "unit/cpu/vec_avx512.h"
 #include <math.h>

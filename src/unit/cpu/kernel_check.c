@@ -1,7 +1,7 @@
 // What all check families share: a generator whose numbers are the same everywhere, extreme values, comparison by bits,
 // and the timing loop of the bench.
 #include "base/base.h"
-#include "unit/cpu/cpu_kernels.h"
+#include "unit/cpu/kernel_rows.h"
 #include <math.h>
 
 // PCG32 (O'Neill 2014), one stream.

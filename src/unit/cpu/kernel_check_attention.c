@@ -1,7 +1,7 @@
 // Checks and benches of the attention kernels: K/V blocks are written by op/'s reference, with noise (NaN bits too) at
 // the positions that a kernel must not look at; every partial must have the reference's bits.
 #include "base/base.h"
-#include "unit/cpu/cpu_kernels.h"
+#include "unit/cpu/kernel_rows.h"
 
 static const int head_dims[] = {64, 2, 16, 30, 80, 96, 128, 192, 256};
 #define N_HEAD_DIMS ((int)ARRAY_LEN(head_dims))

@@ -1,7 +1,7 @@
 // Check and bench of the linear rows: for every weight format that lands in the row's pack, random matrices of awkward
 // shapes are packed and multiplied, and each output is compared by bits with op/'s reference on the unpacked rows.
 #include "base/base.h"
-#include "unit/cpu/cpu_kernels.h"
+#include "unit/cpu/kernel_rows.h"
 #include <math.h>
 
 #define GUARD 16 // floats after each row of y that must stay as they are

@@ -1,7 +1,7 @@
 // Checks and benches of the row kernels: each runs against the op/ function of its name on lengths around every vector
 // width, with ordinary and with extreme values, and must give the same bits.
 #include "base/base.h"
-#include "unit/cpu/cpu_kernels.h"
+#include "unit/cpu/kernel_rows.h"
 
 #define N_MAX 1100   // longest row of a check, floats
 #define BENCH_N 4096 // row of a bench, floats: in the first-level cache or nearly so

@@ -2,7 +2,7 @@
 // points of tests and benches. Selection walks the rows in order and lets each usable one overwrite its slot, so a
 // machine without a kernel falls to the next lower one, at the end to the scalar row that every slot has.
 #include "base/base.h"
-#include "unit/cpu/cpu_kernels.h"
+#include "unit/cpu/kernel_rows.h"
 #include <stddef.h>
 
 const struct kernel_row kernel_rows[] = {

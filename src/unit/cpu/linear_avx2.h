@@ -2,7 +2,7 @@
 // kernels.
 #pragma once
 #include <immintrin.h>
-#include "base/base.h"
+#include "base/plain.h"
 
 typedef struct {
     __m256 a, b;

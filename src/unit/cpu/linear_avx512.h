@@ -2,7 +2,7 @@
 // the float kernels; the int8 ones add their dot product.
 #pragma once
 #include <immintrin.h>
-#include "base/base.h"
+#include "base/plain.h"
 
 typedef __m512 vec_f;
 typedef __m512i vec_w;

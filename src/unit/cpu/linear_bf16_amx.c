@@ -1,5 +1,5 @@
 // The linear kernels of the bf16 class for AMX.
-#include "base/base.h"
+#include "base/plain.h"
 
 #define LINEAR_ISA amx
 #include "unit/cpu/linear_common.h"

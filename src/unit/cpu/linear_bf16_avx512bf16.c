@@ -1,6 +1,6 @@
 // The linear kernels of the bf16 class for AVX-512 BF16: a line of 16 pairs is one register, a product with a pair of
 // activations one instruction, whose operand is broadcast from memory.
-#include "base/base.h"
+#include "base/plain.h"
 
 #define LINEAR_ISA avx512bf16
 #define LINEAR_ROWS 16

@@ -1,5 +1,5 @@
 // The linear kernels of the bf16 class in plain C: the arithmetic of VDPBF16PS for machines without it, which is slow.
-#include "base/base.h"
+#include "base/plain.h"
 
 #define LINEAR_ISA scalar
 #define LINEAR_ROWS 4

@@ -1,5 +1,5 @@
 // The float linear kernels for AVX2: a tile's 16 outputs are two registers.
-#include "base/base.h"
+#include "base/plain.h"
 
 #define LINEAR_ISA avx2
 #define LINEAR_ROWS 6

@@ -1,5 +1,5 @@
 // The float linear kernels for AVX-512.
-#include "base/base.h"
+#include "base/plain.h"
 
 #define LINEAR_ISA avx512
 #define LINEAR_ROWS 16

@@ -1,5 +1,5 @@
 // The float linear kernels for NEON: a tile's 16 outputs are four registers.
-#include "base/base.h"
+#include "base/plain.h"
 
 #define LINEAR_ISA neon
 #define LINEAR_ROWS 4

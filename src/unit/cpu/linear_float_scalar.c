@@ -1,5 +1,5 @@
 // The float linear kernels in plain C.
-#include "base/base.h"
+#include "base/plain.h"
 
 #define LINEAR_ISA scalar
 #define LINEAR_ROWS 4

@@ -1,5 +1,5 @@
 // The int8 linear kernels for AMX: tile registers give the integers, AVX-512 scales them.
-#include "base/base.h"
+#include "base/plain.h"
 
 #define LINEAR_ISA amx
 #define LINEAR_PREFETCH 4096

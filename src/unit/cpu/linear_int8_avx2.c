@@ -4,7 +4,7 @@
 // |x| <= 127 the pair reaches 2 * 2^b * 127: packs of up to 6 bits never saturate, and 8 (to 4 bits), 4 and 2 pairs are
 // added in 16 bits before they are widened. For 8 bits the signs are moved from the weight to the activation
 // (|w| * sign(w) x), where a pair reaches 2 * 128 * 127 = 32,512: exact, too, since activations are never -128.
-#include "base/base.h"
+#include "base/plain.h"
 
 #define LINEAR_ISA avx2
 #define LINEAR_ROWS 4

@@ -1,6 +1,6 @@
 // The int8 linear kernels for AVX-512 VNNI: a quad line is one register, a product with four activation bytes of every
 // output one instruction, whose operand is broadcast from memory.
-#include "base/base.h"
+#include "base/plain.h"
 
 #define LINEAR_ISA avx512vnni
 #define LINEAR_ROWS 16 // 8 registers of weights, 16 accumulators, the rest for scales and sums in flight

@@ -1,6 +1,6 @@
 // The int8 linear kernels for NEON with the matrix instruction: a product of two rows of activations with two outputs
 // over eight k at once, twice the work of a dot product. The hottest packs; the others stay with linear_int8_neondot.c.
-#include "base/base.h"
+#include "base/plain.h"
 
 #define LINEAR_ISA i8mm
 #define LINEAR_ROWS 4

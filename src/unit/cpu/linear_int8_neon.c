@@ -1,5 +1,5 @@
 // The int8 linear kernels for plain NEON: products widen to 16 bits, neighbours are added into 32.
-#include "base/base.h"
+#include "base/plain.h"
 
 #define LINEAR_ISA neon
 #define LINEAR_ROWS 4

@@ -1,5 +1,5 @@
 // The int8 linear kernels for NEON with the dot-product instructions: 16 bytes of a quad line are one operand.
-#include "base/base.h"
+#include "base/plain.h"
 
 #define LINEAR_ISA neondot
 #define LINEAR_ROWS 4

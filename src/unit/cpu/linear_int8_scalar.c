@@ -1,6 +1,6 @@
 // The int8 linear kernels in plain C: lanes are arrays, which compilers vectorise as far as the base instruction set
 // goes. fmaf is the library's where the machine's base set has no fused multiply-add.
-#include "base/base.h"
+#include "base/plain.h"
 
 #define LINEAR_ISA scalar
 #define LINEAR_ROWS 4

@@ -2,7 +2,7 @@
 // the int8 ones add their dot product.
 #pragma once
 #include <arm_neon.h>
-#include "base/base.h"
+#include "base/plain.h"
 
 typedef struct {
     uint8x16_t r[4];

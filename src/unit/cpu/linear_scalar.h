@@ -2,7 +2,7 @@
 // base instruction set goes. Shared by the int8 and the float kernels.
 #pragma once
 #include <math.h>
-#include "base/base.h"
+#include "base/plain.h"
 
 #define LANES for (int i = 0; i < 16; i++)
 

@@ -4,9 +4,39 @@
 // half floats they are. The formats with super-blocks are taken apart with d and dmin set to one, which gives their
 // integer scales.
 #include "base/base.h"
+#include "unit/cpu/cpu_int.h"
 #include "unit/cpu/pack_layout.h"
 
-const char *cpu_pack_name(enum cpu_pack p) { return format_table[pack_layout_get(p).format].name; }
+// Whose bits a pack holds.
+static const enum format pack_formats[CPU_PACK_COUNT] = {
+    [CPU_PACK_Q4_0] = FORMAT_Q4_0,
+    [CPU_PACK_Q4_1] = FORMAT_Q4_1,
+    [CPU_PACK_Q5_0] = FORMAT_Q5_0,
+    [CPU_PACK_Q5_1] = FORMAT_Q5_1,
+    [CPU_PACK_Q8_0] = FORMAT_Q8_0,
+    [CPU_PACK_Q4_K] = FORMAT_Q4_K,
+    [CPU_PACK_Q6_K] = FORMAT_Q6_K,
+    [CPU_PACK_I8C] = FORMAT_I8C,
+    [CPU_PACK_F32] = FORMAT_F32,
+    [CPU_PACK_F16] = FORMAT_F16,
+    [CPU_PACK_BF16] = FORMAT_BF16,
+    [CPU_PACK_Q5_K] = FORMAT_Q5_K,
+    [CPU_PACK_IQ4_NL] = FORMAT_IQ4_NL,
+    [CPU_PACK_IQ4_XS] = FORMAT_IQ4_XS,
+    [CPU_PACK_Q2_K] = FORMAT_Q2_K,
+    [CPU_PACK_Q3_K] = FORMAT_Q3_K,
+    [CPU_PACK_MLX4_32] = FORMAT_MLX4_32_F16,
+    [CPU_PACK_MLX4_64] = FORMAT_MLX4_64_F16,
+    [CPU_PACK_MLX4_128] = FORMAT_MLX4_128_F16,
+    [CPU_PACK_MLX8_32] = FORMAT_MLX8_32_F16,
+    [CPU_PACK_MLX8_64] = FORMAT_MLX8_64_F16,
+    [CPU_PACK_MLX8_128] = FORMAT_MLX8_128_F16,
+    [CPU_PACK_MLX4_F32] = FORMAT_MLX4_32_F32,
+    [CPU_PACK_MLX8_F32] = FORMAT_MLX8_32_F32,
+    [CPU_PACK_BF16_PAIRS] = FORMAT_BF16,
+};
+
+const char *cpu_pack_name(enum cpu_pack p) { return format_table[pack_formats[p]].name; }
 
 enum cpu_pack cpu_pack_for(enum format f, enum prog_class numerics) {
     if (numerics == PROG_CLASS_FP32 && !format_is_float(f)) return CPU_PACK_F32;
@@ -18,14 +48,14 @@ enum cpu_pack cpu_pack_for(enum format f, enum prog_class numerics) {
     }
     if (numerics == PROG_CLASS_BF16 && f == FORMAT_BF16) return CPU_PACK_BF16_PAIRS;
     for (int p = 0; p < CPU_PACK_COUNT; p++) {
-        if (pack_layout_get((enum cpu_pack)p).format == f) return (enum cpu_pack)p;
+        if (pack_formats[p] == f) return (enum cpu_pack)p;
     }
     TERN_BUG("no pack for %s", format_table[f].name);
 }
 
 bool cpu_pack_bf16_scales(enum format f) { return format_is_mlx(f) && format_mlx_get(f).scales == FORMAT_BF16; }
 
-bool cpu_pack_is_int8(enum cpu_pack p) { return !format_is_float(pack_layout_get(p).format); }
+bool cpu_pack_is_int8(enum cpu_pack p) { return !format_is_float(pack_formats[p]); }
 
 bool cpu_pack_tile_bytes(enum cpu_pack p, int64_t n_in, size_t *out) {
     const struct pack_layout l = pack_layout_get(p);
@@ -105,11 +135,11 @@ static void body_put(enum cpu_pack p, uint8_t *body, int o, const int8_t *values
 
 static void pack_blocks32(enum cpu_pack p, struct pack_layout l, const uint8_t *row, int64_t n_in, int o,
                           uint8_t *tile) {
-    const size_t block_bytes = (size_t)format_table[l.format].n_bytes;
+    const size_t block_bytes = (size_t)format_table[pack_formats[p]].n_bytes;
     for (size_t b = 0; b < (size_t)n_in / 32; b++, row += block_bytes) {
         int8_t q[32];
         float scale, min;
-        op_decompose_row(l.format, row, 32, q, &scale, &min);
+        op_decompose_row(pack_formats[p], row, 32, q, &scale, &min);
         uint8_t *head = tile + pack_head(l, b) + 2 * o;
         memcpy(head, row, 2); // d, then (Q4_1, Q5_1) the minimum
         if (!l.pairs) memcpy(head + PACK_HEAD, row + 2, 2);
@@ -143,8 +173,8 @@ static void scale_put(enum cpu_pack p, uint8_t *scales, int group, int o, int sc
 static void pack_blocks256(enum cpu_pack p, struct pack_layout l, const uint8_t *row, int64_t n_in, int o,
                            uint8_t *tile) {
     const bool has_min = pack_has_min(p);
-    const size_t block_bytes = (size_t)format_table[l.format].n_bytes, d_at = block_d_at(p);
-    const int group = op_format_groups(l.format).group, body_bytes = (l.body - l.scales) / 8;
+    const size_t block_bytes = (size_t)format_table[pack_formats[p]].n_bytes, d_at = block_d_at(p);
+    const int group = op_format_groups(pack_formats[p]).group, body_bytes = (l.body - l.scales) / 8;
     static const uint8_t one[2] = {0x00, 0x3c}; // the half float 1
     for (size_t b = 0; b < (size_t)n_in / 256; b++, row += block_bytes) {
         uint8_t block[256];
@@ -153,7 +183,7 @@ static void pack_blocks256(enum cpu_pack p, struct pack_layout l, const uint8_t 
         memcpy(block, row, block_bytes);
         memcpy(block + d_at, one, 2);
         if (has_min) memcpy(block + d_at + 2, one, 2);
-        op_decompose_row(l.format, block, 256, q, scale, min);
+        op_decompose_row(pack_formats[p], block, 256, q, scale, min);
         uint8_t *head = tile + pack_head(l, b) + 2 * o, *scales = tile + pack_body(l, b), *body = scales + l.scales;
         memcpy(head, row + d_at, 2);
         if (has_min) memcpy(head + PACK_HEAD, row + d_at + 2, 2);

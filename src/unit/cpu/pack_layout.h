@@ -33,47 +33,46 @@
 //   BF16_PAIRS       [k / 2][16] pairs of elements, zeros up to a multiple of 32 k
 // So everything starts on a line border. An odd number of blocks leaves the last pair without its odd body.
 #pragma once
-#include "unit/cpu/cpu_int.h"
+#include "unit/cpu/kernel_args.h"
 
 #define PACK_LINE 64
 #define PACK_HEAD 32
 
 struct pack_layout {
-    enum format format; // whose bits it holds
-    int block;          // values per block
-    int body;           // bytes of a block behind its head(s)
-    bool pairs;         // two blocks share a line of heads; else a block has two heads
-    int offset;         // of stored values
-    int scales;         // blocks of 256: bytes of integer scales between head and bodies
-    bool wide;          // heads are floats, two lines of them before each block
+    int block;  // values per block
+    int body;   // bytes of a block behind its head(s)
+    bool pairs; // two blocks share a line of heads; else a block has two heads
+    int offset; // of stored values
+    int scales; // blocks of 256: bytes of integer scales between head and bodies
+    bool wide;  // heads are floats, two lines of them before each block
 };
 static inline struct pack_layout pack_layout_get(enum cpu_pack p) {
     switch (p) {
-    case CPU_PACK_Q4_0: return (struct pack_layout){FORMAT_Q4_0, 32, 256, true, 8, 0, false};
-    case CPU_PACK_Q4_1: return (struct pack_layout){FORMAT_Q4_1, 32, 256, false, 0, 0, false};
-    case CPU_PACK_Q5_0: return (struct pack_layout){FORMAT_Q5_0, 32, 320, true, 16, 0, false};
-    case CPU_PACK_Q5_1: return (struct pack_layout){FORMAT_Q5_1, 32, 320, false, 0, 0, false};
-    case CPU_PACK_Q8_0: return (struct pack_layout){FORMAT_Q8_0, 32, 512, true, 128, 0, false};
-    case CPU_PACK_Q4_K: return (struct pack_layout){FORMAT_Q4_K, 256, 256 + 8 * 256, false, 0, 256, false};
-    case CPU_PACK_Q6_K: return (struct pack_layout){FORMAT_Q6_K, 256, 256 + 8 * 384, true, 32, 256, false};
-    case CPU_PACK_I8C: return (struct pack_layout){FORMAT_I8C, 32, 512, false, 128, 0, false};
-    case CPU_PACK_F32: return (struct pack_layout){FORMAT_F32, 1, 64, false, 0, 0, false};
-    case CPU_PACK_F16: return (struct pack_layout){FORMAT_F16, 1, 32, false, 0, 0, false};
-    case CPU_PACK_BF16: return (struct pack_layout){FORMAT_BF16, 1, 32, false, 0, 0, false};
-    case CPU_PACK_Q5_K: return (struct pack_layout){FORMAT_Q5_K, 256, 256 + 8 * 320, false, 0, 256, false};
-    case CPU_PACK_IQ4_NL: return (struct pack_layout){FORMAT_IQ4_NL, 32, 256, true, 128, 0, false};
-    case CPU_PACK_IQ4_XS: return (struct pack_layout){FORMAT_IQ4_XS, 256, 128 + 8 * 256, true, 128, 128, false};
-    case CPU_PACK_Q2_K: return (struct pack_layout){FORMAT_Q2_K, 256, 256 + 8 * 128, false, 0, 256, false};
-    case CPU_PACK_Q3_K: return (struct pack_layout){FORMAT_Q3_K, 256, 256 + 8 * 192, true, 4, 256, false};
-    case CPU_PACK_MLX4_32: return (struct pack_layout){FORMAT_MLX4_32_F16, 32, 256, false, 0, 0, false};
-    case CPU_PACK_MLX4_64: return (struct pack_layout){FORMAT_MLX4_64_F16, 64, 512, false, 0, 0, false};
-    case CPU_PACK_MLX4_128: return (struct pack_layout){FORMAT_MLX4_128_F16, 128, 1024, false, 0, 0, false};
-    case CPU_PACK_MLX8_32: return (struct pack_layout){FORMAT_MLX8_32_F16, 32, 512, false, 128, 0, false};
-    case CPU_PACK_MLX8_64: return (struct pack_layout){FORMAT_MLX8_64_F16, 64, 1024, false, 128, 0, false};
-    case CPU_PACK_MLX8_128: return (struct pack_layout){FORMAT_MLX8_128_F16, 128, 2048, false, 128, 0, false};
-    case CPU_PACK_MLX4_F32: return (struct pack_layout){FORMAT_MLX4_32_F32, 32, 256, false, 0, 0, true};
-    case CPU_PACK_MLX8_F32: return (struct pack_layout){FORMAT_MLX8_32_F32, 32, 512, false, 128, 0, true};
-    case CPU_PACK_BF16_PAIRS: return (struct pack_layout){FORMAT_BF16, 2, 64, false, 0, 0, false};
+    case CPU_PACK_Q4_0: return (struct pack_layout){32, 256, true, 8, 0, false};
+    case CPU_PACK_Q4_1: return (struct pack_layout){32, 256, false, 0, 0, false};
+    case CPU_PACK_Q5_0: return (struct pack_layout){32, 320, true, 16, 0, false};
+    case CPU_PACK_Q5_1: return (struct pack_layout){32, 320, false, 0, 0, false};
+    case CPU_PACK_Q8_0: return (struct pack_layout){32, 512, true, 128, 0, false};
+    case CPU_PACK_Q4_K: return (struct pack_layout){256, 256 + 8 * 256, false, 0, 256, false};
+    case CPU_PACK_Q6_K: return (struct pack_layout){256, 256 + 8 * 384, true, 32, 256, false};
+    case CPU_PACK_I8C: return (struct pack_layout){32, 512, false, 128, 0, false};
+    case CPU_PACK_F32: return (struct pack_layout){1, 64, false, 0, 0, false};
+    case CPU_PACK_F16: return (struct pack_layout){1, 32, false, 0, 0, false};
+    case CPU_PACK_BF16: return (struct pack_layout){1, 32, false, 0, 0, false};
+    case CPU_PACK_Q5_K: return (struct pack_layout){256, 256 + 8 * 320, false, 0, 256, false};
+    case CPU_PACK_IQ4_NL: return (struct pack_layout){32, 256, true, 128, 0, false};
+    case CPU_PACK_IQ4_XS: return (struct pack_layout){256, 128 + 8 * 256, true, 128, 128, false};
+    case CPU_PACK_Q2_K: return (struct pack_layout){256, 256 + 8 * 128, false, 0, 256, false};
+    case CPU_PACK_Q3_K: return (struct pack_layout){256, 256 + 8 * 192, true, 4, 256, false};
+    case CPU_PACK_MLX4_32: return (struct pack_layout){32, 256, false, 0, 0, false};
+    case CPU_PACK_MLX4_64: return (struct pack_layout){64, 512, false, 0, 0, false};
+    case CPU_PACK_MLX4_128: return (struct pack_layout){128, 1024, false, 0, 0, false};
+    case CPU_PACK_MLX8_32: return (struct pack_layout){32, 512, false, 128, 0, false};
+    case CPU_PACK_MLX8_64: return (struct pack_layout){64, 1024, false, 128, 0, false};
+    case CPU_PACK_MLX8_128: return (struct pack_layout){128, 2048, false, 128, 0, false};
+    case CPU_PACK_MLX4_F32: return (struct pack_layout){32, 256, false, 0, 0, true};
+    case CPU_PACK_MLX8_F32: return (struct pack_layout){32, 512, false, 128, 0, true};
+    case CPU_PACK_BF16_PAIRS: return (struct pack_layout){2, 64, false, 0, 0, false};
     case CPU_PACK_COUNT: break;
     }
     TERN_BUG("pack %d", (int)p);

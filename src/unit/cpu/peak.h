@@ -3,7 +3,7 @@
 // Twelve independent chains of the instruction hide its latency on any core of today (4–5 cycles times two ports need
 // ten); the empty asm keeps the compiler from folding equal products. Operands are in registers: no memory is read.
 #pragma once
-#include "base/base.h"
+#include "base/plain.h"
 
 #define PEAK_CHAINS 12
 

@@ -1,6 +1,6 @@
 // Peaks of AMX: tiles of 16 × 16 sums, 64 bytes deep. Four tiles of sums, each product of one of two left and two right
 // tiles, hide the latency: there are eight tiles in all.
-#include "base/base.h"
+#include "base/plain.h"
 #include "unit/cpu/peak.h"
 #include <immintrin.h>
 

@@ -1,6 +1,6 @@
 // Peaks of AVX2: the int8 product through maddubs (16-bit pairs, then 32-bit sums, as kernels without VNNI do it) and
 // fp32 multiply-add.
-#include "base/base.h"
+#include "base/plain.h"
 #include "unit/cpu/peak.h"
 #include <immintrin.h>
 

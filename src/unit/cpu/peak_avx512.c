@@ -1,5 +1,5 @@
 // Peak of AVX-512: fp32 multiply-add.
-#include "base/base.h"
+#include "base/plain.h"
 #include "unit/cpu/peak.h"
 #include <immintrin.h>
 

@@ -1,5 +1,5 @@
 // Peak of AVX-512 BF16: the product of two pairs for each fp32 sum.
-#include "base/base.h"
+#include "base/plain.h"
 #include "unit/cpu/peak.h"
 #include <immintrin.h>
 

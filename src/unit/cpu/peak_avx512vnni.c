@@ -1,5 +1,5 @@
 // Peak of AVX-512 VNNI: the int8 product of four pairs for each 32-bit sum.
-#include "base/base.h"
+#include "base/plain.h"
 #include "unit/cpu/peak.h"
 #include <immintrin.h>
 

@@ -1,5 +1,5 @@
 // Peak of NEON: fp32 multiply-add.
-#include "base/base.h"
+#include "base/plain.h"
 #include "unit/cpu/peak.h"
 #if defined(__aarch64__)
 #include <arm_neon.h>

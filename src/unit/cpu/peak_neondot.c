@@ -1,5 +1,5 @@
 // Peak of NEON's dot product: the int8 product of four pairs for each 32-bit sum.
-#include "base/base.h"
+#include "base/plain.h"
 #include "unit/cpu/peak.h"
 #if defined(__aarch64__)
 #include <arm_neon.h>

@@ -1,5 +1,5 @@
 // Row kernels for AVX2: rows_vec.inc over the words of vec_avx2.h.
-#include "base/base.h"
+#include "base/plain.h"
 #include "unit/cpu/cpu_kernels.h"
 #include "unit/cpu/vec_avx2.h"
 #include <math.h>

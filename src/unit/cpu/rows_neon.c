@@ -1,5 +1,5 @@
 // Row kernels for NEON: rows_vec.inc over the words of vec_neon.h.
-#include "base/base.h"
+#include "base/plain.h"
 #include "unit/cpu/cpu_kernels.h"
 #include "unit/cpu/vec_neon.h"
 #include <math.h>

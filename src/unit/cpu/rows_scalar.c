@@ -1,6 +1,6 @@
 // The scalar rows of the kernel list: op/'s reference under the kernels' signatures. They run on every CPU and serve
 // the mask "scalar"; vector rows must give their bits.
-#include "base/base.h"
+#include "base/plain.h"
 #include "unit/cpu/cpu_kernels.h"
 #include <math.h>
 

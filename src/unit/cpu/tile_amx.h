@@ -2,7 +2,7 @@
 // Assembly, since gcc 12's intrinsics for loads do not say that they read memory, so that stores before them may move
 // behind them. Tile numbers are literals.
 #pragma once
-#include "base/base.h"
+#include "base/plain.h"
 
 #define TILE_SETUP(config) __asm__ volatile("ldtilecfg %0" ::"m"(*(config)) : "memory")
 #define TILE_RELEASE() __asm__ volatile("tilerelease" ::: "memory")

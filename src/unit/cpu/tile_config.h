@@ -2,7 +2,7 @@
 // first tile and again when the number of rows changes; loading clears the tiles.
 #pragma once
 #include <stdalign.h>
-#include "base/base.h"
+#include "base/plain.h"
 
 #define TILE_ROWS 16  // of a tile at most
 #define TILE_BYTES 64 // of a tile's row at most

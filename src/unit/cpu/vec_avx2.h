@@ -3,7 +3,7 @@
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #include <immintrin.h>
 #include <string.h>
-#include "op/op.h"
+#include "op/op_math.h"
 
 #define VEC_SCORE_QUERIES 2 // 8 accumulators of 16 registers
 #define VEC_VALUE_QUERIES 2

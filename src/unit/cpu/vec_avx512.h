@@ -3,7 +3,7 @@
 #pragma once
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
 #include <immintrin.h>
-#include "op/op.h"
+#include "op/op_math.h"
 
 #define VEC_SCORE_QUERIES 8 // queries that share one pass over K: 16 accumulators
 #define VEC_VALUE_QUERIES 4 // queries and channel vectors of one pass over V: 16 accumulators

@@ -3,7 +3,7 @@
 #if defined(__aarch64__)
 #include <arm_neon.h>
 #include <string.h>
-#include "op/op.h"
+#include "op/op_math.h"
 
 #define VEC_SCORE_QUERIES 2 // 16 accumulators of 32 registers
 #define VEC_VALUE_QUERIES 2
