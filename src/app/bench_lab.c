@@ -2,6 +2,8 @@
 #include "base/base.h"
 #include "bench_lab.h"
 
+#include <stdio.h>
+
 #define LAB_WINDOW 256
 
 static enum tern_status lab_model_open(struct lab *l, const struct tern_engine_options *o, struct tern_err *err) {
@@ -11,14 +13,25 @@ static enum tern_status lab_model_open(struct lab *l, const struct tern_engine_o
 }
 
 enum tern_status lab_open(struct lab *out, const struct tern_engine_options *o, struct tern_err *err) {
+    return lab_open_changed(out, o, NULL, NULL, err);
+}
+
+enum tern_status lab_open_changed(struct lab *out, const struct tern_engine_options *o,
+                                  enum tern_status (*change)(void *arg, struct model *m, struct tern_err *err),
+                                  void *arg, struct tern_err *err) {
+    static const enum prog_class classes[] = {[TERN_CLASS_AUTO] = PROG_CLASS_INT8,
+                                              [TERN_CLASS_INT8] = PROG_CLASS_INT8,
+                                              [TERN_CLASS_FP32] = PROG_CLASS_FP32,
+                                              [TERN_CLASS_BF16] = PROG_CLASS_BF16};
     *out = (struct lab){.window = o->window ? o->window : LAB_WINDOW};
     struct unit_options uo = {.n_threads = o->n_threads, .pin = true};
-    struct weights_options wo = {.pack_cache = o->pack_cache && !o->shape};
+    struct weights_options wo = {.pack_cache = o->pack_cache && !o->shape && !change};
     enum tern_status status;
-    out->numerics = o->numerics == TERN_CLASS_FP32 ? PROG_CLASS_FP32 : PROG_CLASS_INT8;
+    out->numerics = classes[o->numerics];
     TRY_GOTO(lab_model_open(out, o, err), fail);
+    if (change) TRY_GOTO(change(arg, out->model, err), fail);
     if (o->numerics == TERN_CLASS_AUTO && format_is_float(out->model->format_main)) out->numerics = PROG_CLASS_FP32;
-    memcpy(out->class_name, out->numerics == PROG_CLASS_FP32 ? "fp32" : "int8", 5);
+    (void)snprintf(out->class_name, sizeof out->class_name, "%s", prog_class_name(out->numerics));
     TRY_GOTO(unit_open(&out->unit, o->unit ? o->unit : "cpu", &uo, err), fail);
     unit_driver_of(out->unit)->caps(out->unit, &out->caps);
     wo.numerics = out->numerics;
@@ -71,7 +84,7 @@ enum tern_status lab_run_open(struct lab_run *out, const struct lab *l, enum op_
                               .n_slots = conv ? n_seqs : 0,
                               .n_out_max = MAX(n_out_max, n_seqs)};
     enum tern_status status;
-    TRY_GOTO(plan_open(&out->plan, "whole", &po, err), fail);
+    TRY_GOTO(plan_open(&out->plan, l->plan ? l->plan : "whole", &po, err), fail);
     TRY_GOTO(step_builder_init(&out->b, &out->arena, po.window, l->model->hyper.conv_len, n_seqs, err), fail);
     out->blocks = arena_calloc(&out->arena, (size_t)po.n_blocks, sizeof *out->blocks);
     out->len = arena_calloc(&out->arena, (size_t)n_seqs, sizeof *out->len);

@@ -14,10 +14,16 @@ struct lab {
     struct weights_info info;
     enum prog_class numerics;
     int window;
+    const char *plan;   // kind that runs open; NULL: whole
     char class_name[8]; // "int8"
 };
 // Takes the model, unit, threads, window, numerics and pack cache of the options.
 enum tern_status lab_open(struct lab *out, const struct tern_engine_options *o, struct tern_err *err);
+// The same; change is called with the opened model before the unit takes its weights. Nothing is kept in the pack cache
+// then: it goes by the file.
+enum tern_status lab_open_changed(struct lab *out, const struct tern_engine_options *o,
+                                  enum tern_status (*change)(void *arg, struct model *m, struct tern_err *err),
+                                  void *arg, struct tern_err *err);
 void lab_close(struct lab *l); // fine when not open
 // Operations and bytes of one step of n_rows rows, all with argmax, behind ctx positions: the floors of its time.
 enum tern_status lab_cost(const struct lab *l, enum op_kv_type kv, int n_rows, int ctx, struct prog_cost *out,

@@ -15,3 +15,10 @@ double stats_quantile(const double *v, int n, double q);
 // positive.
 struct stats_interval stats_paired_ratio(const double *a, const double *b, int n);
 double stats_geomean(const double *v, int n); // of positive values; 1 for none
+// Share of successes with its 95 % interval (Wilson), k[i] of n[i] in group i; groups with n[i] 0 count for nothing.
+// Members of one group may depend on one another: the interval is that of as many independent ones as the spread of the
+// groups' shares says (design effect, at least 1). No members: {0, 0, 1}.
+struct stats_interval stats_share(const double *k, const double *n, int m);
+// Sum over members by groups, sum[i] of n[i] members in group i: the mean, with an interval of 1.96 standard errors
+// between groups. Fewer than two groups: no bounds (lo 0, hi infinite).
+struct stats_interval stats_group_mean(const double *sum, const double *n, int m);

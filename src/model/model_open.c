@@ -211,5 +211,7 @@ void model_tensor_drop(const struct model *m, const struct tensor *t) {
         map_drop(&f->map, (size_t)(t->parts->codes - f->data), (size_t)(t->parts->codes_row * (uint64_t)t->ne[1]));
         return;
     }
-    if (f->is_mapped) map_drop(&f->map, (size_t)(t->data - f->data), (size_t)t->n_bytes);
+    uintptr_t at = (uintptr_t)t->data, begin = (uintptr_t)f->data; // a study may have put its own bytes there
+    if (f->is_mapped && at >= begin && at - begin < f->map.size)
+        map_drop(&f->map, (size_t)(at - begin), (size_t)t->n_bytes);
 }

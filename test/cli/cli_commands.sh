@@ -68,6 +68,12 @@ want_in 'perplexity' out '^perplexity [0-9.]* over'
 run fidelity cpu/fp32 npu:coreai-linux/int8 --answer 8
 want_code 'fidelity' 0
 want_in 'fidelity' out '^all  *[0-9]'
+run fidelity cpu/fp32 cpu/fp32 cpu/fp32,weights=int4c --answer 8 --json
+want_code 'fidelity --json' 0
+want_in 'fidelity --json' out '"name":"cpu/fp32",.*"verdict":"adopt".*"name":"cpu/fp32,weights=int4c",.*"verdict":"reject"'
+run fidelity cpu/fp32 cpu/int8,weights=int5
+want_code 'fidelity of no format' 2
+want_in 'fidelity of no format' err 'lut4'
 run fidelity cpu/fp32 npu:m9/int8 --answer 8
 want_code 'fidelity of no rule set' 1
 want_in 'fidelity of no rule set' err 'ane-m1'

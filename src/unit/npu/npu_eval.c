@@ -140,6 +140,7 @@ enum tern_status npu_eval_create(struct npu_eval **out, const struct npu_list *l
     e->k = o->kernels ? o->kernels : npu_kernels_get(NULL);
     e->fix = !o->rules->half ? NPU_FIX_NONE : o->rules->ane ? NPU_FIX_ANE : NPU_FIX_HALF;
     e->team = o->team;
+    e->act = o->act;
     e->place = arena_calloc(&e->arena, (size_t)l->n_tensors, sizeof(*e->place));
     e->outside = arena_calloc(&e->arena, (size_t)l->n_tensors, sizeof(*e->outside));
     e->is_view = arena_calloc(&e->arena, (size_t)l->n_ops, sizeof(*e->is_view));

@@ -9,12 +9,21 @@
 #include "unit/npu/npu_rules.h"
 #include "unit/npu/oplist.h"
 
+// Activations rounded before convolutions, to judge it: int8 with one step for a whole tensor, the largest magnitude by
+// 127, taken anew in every run (which no engine can do cheaper, so an engine's fixed steps are worse).
+enum npu_act {
+    NPU_ACT_PLAIN,
+    NPU_ACT_INT8,    // before every convolution (W8A8)
+    NPU_ACT_INT8_IN, // before those that read a normed residual: q, k, v, convolution in, gate, up
+};
+
 struct npu_eval;
 struct npu_eval_options {
     const struct npu_rules *rules;
     const struct npu_kernels *kernels; // NULL: the best here
     struct team *team;                 // NULL: this thread alone
-    bool shared;                       // scratch and states are given by npu_eval_bind and npu_eval_state_bind
+    enum npu_act act;
+    bool shared; // scratch and states are given by npu_eval_bind and npu_eval_state_bind
 };
 // l outlives the evaluator.
 enum tern_status npu_eval_create(struct npu_eval **out, const struct npu_list *l, const struct npu_eval_options *o,

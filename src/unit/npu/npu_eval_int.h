@@ -12,6 +12,7 @@ struct npu_eval {
     const struct npu_rules *rules;
     const struct npu_kernels *k;
     enum npu_fix fix;
+    enum npu_act act;
     struct team *team;
     struct npu_place *place; // [n_tensors]
     float **outside;         // [n_tensors] constants as floats (fp16 ones), states; else NULL

@@ -26,6 +26,7 @@ struct product {
     enum npu_mac mac;
     float *y; // [rows][y_stride]
     int64_t y_stride;
+    float step;    // of x rounded to int8 first; 0: not
     float divide;  // the sum by this before it is stored; 0: not
     bool sum_away; // see npu_rules.h
 };
@@ -39,6 +40,10 @@ static void tile_x(const struct npu_eval *e, const struct product *p, int k, int
             e->k->flush(cols, from, row);
         else
             memcpy(row, from, (size_t)cols * sizeof(float));
+        for (int j = 0; p->step > 0 && j < cols; j++) {
+            float v = nearbyintf(row[j] / p->step) * p->step;
+            row[j] = e->rules->half ? f16_to_f32(f32_to_f16(v)) : v;
+        }
         for (int j = cols; j < padded; j++) row[j] = 0;
     }
 }
@@ -70,7 +75,7 @@ static void product_run(const struct npu_eval *e, const struct product *p, int b
         for (int c = 0; c < p->cols; c += NPU_TILE_COLS) {
             int rows = MIN(NPU_TILE_ROWS, end - row), cols = MIN(NPU_TILE_COLS, p->cols - c);
             int padded = int_round_up(cols, 16);
-            bool copy = cols != padded || (e->rules->flush && !is_sum);
+            bool copy = cols != padded || (e->rules->flush && !is_sum) || p->step > 0;
             memset(acc, 0, sizeof(acc));
             for (int k = 0; k < p->depth; k += NPU_TILE_DEPTH) {
                 int depth = MIN(NPU_TILE_DEPTH, p->depth - k);
@@ -110,6 +115,22 @@ static void weights_conv(const struct npu_eval *e, const void *arg, int row, int
     }
 }
 
+static bool site_reads_norm(const char *site) {
+    static const char *const ends[] = {".q", ".k", ".v", ".gate", ".up"};
+    struct str s = str_from(site);
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++)
+        if (str_ends(s, str_from(ends[i]))) return true;
+    return str_find(s, STR(".conv_in."), 0) != (size_t)-1;
+}
+
+// The step of a convolution's rounded input; 0: it is not rounded. Every member finds the same.
+static float act_step(const struct npu_eval *e, const struct npu_op *op, const float *x, int64_t n) {
+    float top = 0;
+    if (e->act == NPU_ACT_PLAIN || (e->act == NPU_ACT_INT8_IN && !site_reads_norm(op->site))) return 0;
+    for (int64_t i = 0; i < n; i++) top = fabsf(x[i]) > top && fabsf(x[i]) < INFINITY ? fabsf(x[i]) : top;
+    return top / 127;
+}
+
 static void op_conv(struct npu_eval *e, const struct npu_op *op, const struct team_member *self) {
     const struct npu_tensor *x = &e->list->tensors[op->in[0]];
     const struct npu_weight *w = e->list->tensors[op->in[1]].weight;
@@ -122,7 +143,8 @@ static void op_conv(struct npu_eval *e, const struct npu_op *op, const struct te
                         .cols = cols,
                         .mac = e->rules->conv,
                         .y = eval_data(e, op->out),
-                        .y_stride = cols};
+                        .y_stride = cols,
+                        .step = act_step(e, op, eval_data(e, op->in[0]), npu_tensor_len(x))};
     team_share(self, w->shape[0], NPU_TILE_ROWS, &begin, &end);
     product_run(e, &p, begin, end);
 }

@@ -39,7 +39,8 @@ static enum tern_status variant_make(struct unit *u, struct npu_variant *v, cons
                                   .n_pick = p->has_head && R < S ? R : 0,
                                   .scales = scales};
     TRY(npu_lower(&v->list, p, s, &o, err));
-    struct npu_eval_options eo = {.rules = u->rules, .kernels = u->kernels, .team = u->team, .shared = true};
+    struct npu_eval_options eo = {
+        .rules = u->rules, .kernels = u->kernels, .team = u->team, .act = u->act, .shared = true};
     TRY(npu_eval_create(&v->eval, v->list, &eo, err));
     return u->remote ? npu_remote_make(u, v, bytes, err) : TERN_OK;
 }

@@ -12,6 +12,7 @@
 #include "unit/unit.h"
 
 #define NPU_WINDOW_MAX 128
+#define NPU_PATH_MAX 1024
 #define NPU_SEQS_MAX 32 // sequences with frames in one step
 #define NPU_BUCKETS_MAX 8
 #define NPU_BUCKET_FIRST 256
@@ -23,6 +24,8 @@ struct unit {
     const struct npu_rules *rules;
     const struct npu_kernels *kernels;
     enum npu_format format; // asked for; NPU_FORMAT_NONE: by the class
+    enum npu_act act;
+    char scales[NPU_PATH_MAX]; // file behind the "@" of the variant, else TERN_NPU_SCALES; "": none
     struct team *team;
     int n_threads;
     char detail[192];

@@ -1,8 +1,9 @@
 // The npu unit's driver table: opening and closing, buffers (host memory), weights, submission.
 //
 // Which arithmetic it computes with is the variant behind the colon of its name: "npu" is coreai-linux, "npu:ane-m1"
-// what is published of that engine, "npu:fp32" the program's meaning (npu_rules.h); "npu:ort", "npu:openvino" and
-// "npu:coreai" run programs on those runtimes (pack_unit.c). Steps run to their end in submit.
+// what is published of that engine, "npu:fp32" the program's meaning (npu_rules.h), "npu:ane-m1@FILE" the same with
+// calibrated scales; "npu:ort", "npu:openvino" and "npu:coreai" run programs on those runtimes (pack_unit.c). Steps run
+// to their end in submit.
 #include "base/base.h"
 #include "unit/npu/npu_unit.h"
 
@@ -11,24 +12,36 @@ static bool npu_probe(const char **reason) {
     return true;
 }
 
-// "ane-m1+int4": the format of matrices behind a plus sign; without one the class decides (weights_import).
-static enum tern_status format_choose(struct unit *u, const char *name, struct tern_err *err) {
+// "ane-m1+int4": the format of matrices behind a plus sign; without one the class decides (weights_import). w8a8: int8
+// with activations rounded to int8 too.
+static enum tern_status format_choose(struct unit *u, struct str name, struct tern_err *err) {
     for (int f = 0; f < NPU_FORMAT_NONE; f++)
-        if (strcmp(name, npu_format_name((enum npu_format)f)) == 0) {
+        if (str_eqz(name, npu_format_name((enum npu_format)f))) {
             u->format = (enum npu_format)f;
             return TERN_OK;
         }
-    return err_set(err, TERN_NOT_FOUND, "npu unit: no weight format '%s'; there are int8, int4, f16", name);
+    u->act = str_eqz(name, "w8a8") ? NPU_ACT_INT8 : str_eqz(name, "w8a8in") ? NPU_ACT_INT8_IN : NPU_ACT_PLAIN;
+    u->format = NPU_FORMAT_I8;
+    if (u->act != NPU_ACT_PLAIN) return TERN_OK;
+    return err_set(err, TERN_NOT_FOUND, "npu unit: no weight format '%.*s'; there are int8, int4, f16, w8a8, w8a8in",
+                   (int)name.len, name.data);
 }
 
 static enum tern_status rules_choose(struct unit *u, const char *variant, struct tern_err *err) {
     struct buf names;
     char name[32] = "";
-    size_t n = variant ? strcspn(variant, "+") : 0;
+    size_t n = variant ? strcspn(variant, "+@") : 0, format = n;
     if (n < sizeof(name)) memcpy(name, variant ? variant : "", n);
     u->rules = n == 0 ? &npu_rules_table[0] : npu_rules_find(name);
     u->format = NPU_FORMAT_NONE;
-    if (u->rules && variant && variant[n] == '+') return format_choose(u, variant + n + 1, err);
+    if (u->rules && variant && variant[n] == '+') {
+        format = n + 1 + strcspn(variant + n + 1, "@");
+        TRY(format_choose(u, (struct str){variant + n + 1, format - n - 1}, err));
+    }
+    const char *scales = variant && variant[format] == '@' ? variant + format + 1 : env_get("TERN_NPU_SCALES");
+    if (scales && strlen(scales) >= sizeof u->scales)
+        return err_set(err, TERN_LIMIT, "npu unit: a path of scales has at most %d bytes", NPU_PATH_MAX - 1);
+    if (scales) memcpy(u->scales, scales, strlen(scales) + 1);
     if (u->rules) return TERN_OK;
     buf_init(&names, 512);
     for (int i = 0; npu_rules_table[i].name; i++) buf_putf(&names, "%s%s", i > 0 ? ", " : "", npu_rules_table[i].name);
@@ -235,8 +248,7 @@ static enum tern_status npu_weights_import(struct unit *u, struct unit_weights *
     }
     op_rope_freqs(m->hyper.rope_base, m->hyper.head_dim, m->hyper.rope_factors, w->rope_freq);
     TRY_GOTO(npu_calibration_create(&w->calibration, m->hyper.n_layers, err), fail);
-    const char *scales = env_get("TERN_NPU_SCALES");
-    if (scales) TRY_GOTO(npu_scales_read(w->calibration, scales, &w->scales, err), fail);
+    if (u->scales[0]) TRY_GOTO(npu_scales_read(w->calibration, u->scales, &w->scales, err), fail);
     TRY_GOTO(constants_make(w, err), fail);
     if (o->on_progress && !o->on_progress(o->on_progress_arg, m->n_bytes_file, m->n_bytes_file)) {
         status = err_set(err, TERN_CANCELLED, "npu unit: the import of %s was cancelled", m->name);

@@ -62,12 +62,43 @@ static void test_geomean(void **state) {
     NEAR(stats_geomean(v, 0), 1);
 }
 
+static void test_share(void **state) {
+    (void)state;
+    // Wilson's interval of 8 of 10 (0.4901625, 0.9433178), from groups that vary no more than chance.
+    const double five[] = {5, 5}, four[] = {4, 4};
+    struct stats_interval s = stats_share(four, five, 2);
+    NEAR(s.mid, 0.8);
+    assert_true(fabs(s.lo - 0.4901625) < 1e-6 && fabs(s.hi - 0.9433178) < 1e-6);
+    // All of 300: not an empty interval, and the groups say nothing.
+    const double all[] = {100, 100, 100};
+    s = stats_share(all, all, 3);
+    NEAR(s.mid, 1);
+    NEAR(s.hi, 1);
+    assert_true(fabs(s.lo - 300 / (300 + 1.959964 * 1.959964)) < 1e-9);
+    // The same share from groups that are wholly right or wrong is far less sure than from even ones.
+    const double n[] = {50, 50, 50, 50}, even[] = {25, 25, 25, 25}, torn[] = {50, 0, 50, 0};
+    struct stats_interval a = stats_share(even, n, 4), b = stats_share(torn, n, 4);
+    NEAR(a.mid, b.mid);
+    assert_true(b.hi - b.lo > 3 * (a.hi - a.lo));
+    const double none[] = {0, 0};
+    s = stats_share(none, none, 2);
+    assert_true(s.lo == 0 && s.hi == 1);
+}
+
+static void test_group_mean(void **state) {
+    (void)state;
+    const double n[] = {10, 10, 10, 10}, sum[] = {9, 11, 10, 10};
+    struct stats_interval s = stats_group_mean(sum, n, 4);
+    NEAR(s.mid, 1);
+    // variance of the four means 1/150, by 4 groups: standard error 0.0408248
+    assert_true(fabs(s.hi - s.mid - 1.959964 * 0.0408248290) < 1e-6 && fabs(s.mid - s.lo - (s.hi - s.mid)) < 1e-12);
+    assert_true(stats_group_mean(sum, n, 1).hi == INFINITY);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quantile),
-        cmocka_unit_test(test_paired),
-        cmocka_unit_test(test_interval),
-        cmocka_unit_test(test_geomean),
+        cmocka_unit_test(test_quantile), cmocka_unit_test(test_paired), cmocka_unit_test(test_interval),
+        cmocka_unit_test(test_geomean),  cmocka_unit_test(test_share),  cmocka_unit_test(test_group_mean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -183,6 +183,36 @@ static float width_slice(const char *rules, float v) {
     return result;
 }
 
+// Activations rounded to int8: one step for the tensor, and only where a normed residual is read when so asked.
+static float act_dot(enum npu_act act, const char *site) {
+    struct npu_list *l = NULL;
+    struct npu_eval *e = NULL;
+    struct tern_err err;
+    const float w[2] = {1, 1};
+    must(npu_list_begin(&l, "probe", &err), &err);
+    npu_site(l, "%s", site);
+    int in = npu_input4(l, NPU_IN_ROWS, NPU_NONE, "x", 2, WIDTH);
+    npu_output(l, npu_conv(l, in, npu_const(l, weight("w", 2, w, false))), NPU_OUT_ROWS, NPU_NONE, NPU_NONE, "y");
+    must(npu_list_end(l, &err), &err);
+    struct npu_eval_options o = {.rules = npu_rules_find("fp32"), .act = act};
+    must(npu_eval_create(&e, l, &o, &err), &err);
+    for (int i = 0; i < 2 * WIDTH; i++) npu_eval_at(e, npu_find(l, "x"))[i] = i < WIDTH ? 127 : 0.75f;
+    npu_eval_run(e);
+    float result = npu_eval_at(e, npu_find(l, "y"))[WIDTH - 1];
+    npu_eval_free(e);
+    npu_list_free(l);
+    return result;
+}
+
+static void test_activations(void **state) {
+    (void)state;
+    is(act_dot(NPU_ACT_PLAIN, "l3.down"), 127.75f, "plain");
+    is(act_dot(NPU_ACT_INT8, "l3.down"), 128, "rounded to a step of 1");
+    is(act_dot(NPU_ACT_INT8_IN, "l3.down"), 127.75f, "the gated product stays");
+    is(act_dot(NPU_ACT_INT8_IN, "l3.up"), 128, "the normed residual is rounded");
+    is(act_dot(NPU_ACT_INT8_IN, "l3.conv_in.b"), 128, "the convolution's too");
+}
+
 static void test_width_slice(void **state) {
     (void)state;
     is(width_slice("ane-m1", 4094), 4094, "4094, M1");
@@ -321,10 +351,10 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_m1_reductions), cmocka_unit_test(test_cliff),
-        cmocka_unit_test(test_specials),      cmocka_unit_test(test_width_slice),
-        cmocka_unit_test(test_linux_probes),  cmocka_unit_test(test_instruction_sets),
-        cmocka_unit_test(test_scales),
+        cmocka_unit_test(test_m1_reductions),    cmocka_unit_test(test_cliff),
+        cmocka_unit_test(test_specials),         cmocka_unit_test(test_width_slice),
+        cmocka_unit_test(test_linux_probes),     cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_instruction_sets), cmocka_unit_test(test_scales),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
