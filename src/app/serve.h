@@ -112,12 +112,18 @@ struct serve {
     struct tern_service *service; // NULL: loading, or a model that generates nothing (encoders)
     struct tern_model_info info;
     char model_id[160], fingerprint[64];
-    int64_t begin_s; // wall clock
+    enum tern_priority priority; // of jobs that do not say
+    int64_t begin_s;             // wall clock
     uint64_t begin_ns;
     bool is_draining;
     struct serve_answer *answers; // at work
     struct serve_metrics metrics;
 };
+// Engine and service by s->model and s->o, told on stderr when it fails: the exit code, else 0. Used by `tern batch`
+// too, which makes requests of its own (net_local_request) to the same routes.
+int serve_model_open(const struct command *c, struct serve *s);
+// The name under which clients find the model: as it was asked for, of a file its name without folder and ending.
+void serve_model_id_set(struct serve *s);
 bool serve_ready(struct serve *s); // engine and info may be used; they do not change any more
 // The model that a request names: its id, an alias, "" or "default". False after answering 404.
 bool serve_model_check(struct serve *s, struct net_request *r, struct str name);

@@ -24,7 +24,7 @@ void serve_ask_init(struct serve_ask *a, const struct serve *s) {
                             .seed = SERVE_UNSET,
                             .parallel_tool_calls = true,
                             .ignore_eos = r->ignore_eos,
-                            .priority = TERN_PRIORITY_INTERACTIVE};
+                            .priority = s->priority};
     arena_init(&a->arena, SERVE_TEXT_BYTES_MAX);
     for (int i = 0; i < r->n_stop; i++) a->stop[a->n_stop++] = r->stop[i];
 }

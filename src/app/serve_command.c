@@ -80,8 +80,7 @@ static bool host_is_loopback(const char *host) {
     return strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 || strncmp(host, "127.", 4) == 0;
 }
 
-// The name under which clients find the model: as it was asked for, of a file its name without folder and ending.
-static void model_id_set(struct serve *s) {
+void serve_model_id_set(struct serve *s) {
     const char *given = s->model.engine.model_path;
     struct os_stat st;
     struct str id = given ? str_from(given) : STR("pico");
@@ -157,7 +156,7 @@ static int net_open_told(const struct command *c, struct serve *s) {
     return 0;
 }
 
-static int model_open_told(const struct command *c, struct serve *s) {
+int serve_model_open(const struct command *c, struct serve *s) {
     struct tern_engine *e = NULL;
     struct tern_err err = {0};
     s->model.engine.n_sessions = s->o.n_streams;
@@ -239,7 +238,7 @@ static int serve_run(const struct command *c, struct serve *s, const struct opt 
         serve_config_tell(tables);
         return EXIT_DONE;
     }
-    model_id_set(s);
+    serve_model_id_set(s);
     snprintf(s->fingerprint, sizeof s->fingerprint, "tern-%.50s", tern_version());
     s->begin_s = clock_wall_s();
     s->begin_ns = clock_ns();
@@ -247,7 +246,7 @@ static int serve_run(const struct command *c, struct serve *s, const struct opt 
     code = net_open_told(c, s);
     if (code != 0) return code;
     started_tell(s);
-    code = model_open_told(c, s);
+    code = serve_model_open(c, s);
     if (code != 0) return code;
     if (strcmp(s->o.log, "none") != 0) decided_tell(s);
     int n_signals = 0;

@@ -19,6 +19,7 @@
 #define NET_PATH_BYTES_MAX 2048
 #define NET_ANSWER_HEADERS_MAX 8
 #define NET_WORKERS_MAX 64
+#define NET_LOCAL_STREAM_MAX (256u << 10) // bytes of a stream that nobody reads
 
 struct net_server;
 struct net_task;
@@ -119,6 +120,16 @@ struct net_counts {
 void net_server_counts(struct net_server *s, struct net_counts *out);
 // Cuts what is left, joins all threads.
 void net_server_close(struct net_server *s);
+// Requests that the program makes itself, of a server that nobody can connect to: each goes through handle() to end(),
+// as a client's does; head() is not called. net_local_answer, called in end(), is the body of its answer (a stream has
+// none). Works in programs without libmicrohttpd too.
+enum tern_status net_local_open(struct net_server **out, int n_workers, const struct net_handler *handler,
+                                struct tern_err *err);
+// path without query; user becomes r->user. Any thread; method, path and body are copied.
+enum tern_status net_local_request(struct net_server *s, const char *method, const char *path, struct str body,
+                                   void *user, struct tern_err *err);
+struct str net_local_answer(const struct net_request *r);
+void net_local_close(struct net_server *s); // waits for the requests at work
 // "libmicrohttpd 0.9.75", or "none".
 const char *net_library(void);
 

@@ -1,6 +1,6 @@
-// The server of a program built without libmicrohttpd: it says so.
+// The server of a program built without libmicrohttpd: it says so. Local requests (net_local.c) work all the same.
 #include "base/base.h"
-#include "net/net.h"
+#include "net/net_int.h"
 
 void net_options_default(struct net_options *o) { *o = (struct net_options){.host = "127.0.0.1"}; }
 const char *net_library(void) { return "none"; }
@@ -15,49 +15,8 @@ enum tern_status net_server_open(struct net_server **out, const struct net_optio
 
 // Without a server none of these can be reached.
 #define NEVER TERN_BUG("there is no HTTP server in this program")
-struct str net_request_header(const struct net_request *r, const char *name) {
-    (void)r, (void)name;
-    NEVER;
-}
-struct str net_request_query(const struct net_request *r, const char *name) {
-    (void)r, (void)name;
-    NEVER;
-}
-int64_t net_request_body_length(const struct net_request *r) {
-    (void)r;
-    NEVER;
-}
-void net_answer(struct net_request *r, const struct net_answer *a) {
-    (void)r, (void)a;
-    NEVER;
-}
-void net_stream_begin(struct net_request *r, const struct net_answer *a, const char *ping) {
-    (void)r, (void)a, (void)ping;
-    NEVER;
-}
-bool net_stream_put(struct net_request *r, struct str piece) {
-    (void)r, (void)piece;
-    NEVER;
-}
-size_t net_stream_room(const struct net_request *r) {
-    (void)r;
-    NEVER;
-}
-void net_stream_end(struct net_request *r) {
-    (void)r;
-    NEVER;
-}
-void net_request_defer(struct net_request *r, void (*run)(struct net_request *r, void *arg),
-                       void (*release)(struct net_request *r, void *arg), void *arg) {
-    (void)r, (void)run, (void)release, (void)arg;
-    NEVER;
-}
-void net_request_poke(struct net_request *r) {
-    (void)r;
-    NEVER;
-}
-void net_request_rest(struct net_request *r, double seconds) {
-    (void)r, (void)seconds;
+void net_wire_resume(struct net_connection *c) {
+    (void)c;
     NEVER;
 }
 int net_server_port(const struct net_server *s) {
