@@ -13,6 +13,10 @@
 // Tokens within this time of the last ones told are told together. With it pico's stream takes 950 us of processor time
 // and 1.05 waits for each token, without it 1,060 us and 3.73 (2-vCPU Sapphire Rapids Xeon, one compute thread).
 #define REST_S 0.004
+// When so many came in one rest they come that fast: the next rest is longer, so that waking others for them costs the
+// model little where it needs all processors itself.
+#define REST_FAST_EVENTS 5
+#define REST_FAST_S 0.012
 
 struct serve_answer *serve_answer_create(struct serve *s, struct net_request *r, const struct serve_wire *wire,
                                          const char *id_prefix) {
@@ -273,7 +277,8 @@ static void answer_run(struct net_request *r, void *arg) {
         more = a->streams && a->out.len >= SERVE_ROOM_MIN / 2;
         if (a->streams && !out_flush_stream(a)) return; // gone: release comes next
     }
-    if (a->n_events != n_before) net_request_rest(r, REST_S);
+    int64_t n_new = a->n_events - n_before;
+    if (n_new > 0) net_request_rest(r, n_new >= REST_FAST_EVENTS ? REST_FAST_S : REST_S);
 }
 
 static void answer_release(struct net_request *r, void *arg) {

@@ -52,6 +52,7 @@ struct cpu_topology cpu_slots_summary(const struct cpu_slot *slots, int n);
 // Threads that a team gets by default on these slots under a quota (0: none) of processor time.
 int cpu_threads_default(const struct cpu_topology *topology, double quota);
 bool thread_pin_self(int cpu); // false where the system refuses or cannot
+bool thread_is_own(void);      // was the calling thread made by os_thread_create?
 
 // Blocking on a 32-bit word: futex on Linux, a mutex and a condition elsewhere (and with TERN_PARK_PTHREAD, to test
 // that).

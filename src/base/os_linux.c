@@ -75,7 +75,8 @@ int cpu_slots_affinity(struct cpu_slot slots[CPU_SLOTS_MAX]) {
     cpu_set_t set[8]; // 8192 processors: the kernel refuses a mask smaller than its own
     int n = 0;
     memset(set, 0, sizeof(set));
-    if (sched_getaffinity(0, sizeof(set), set) == 0) {
+    // A thread of ours may be pinned by us; what the process may use is told by its first thread.
+    if (sched_getaffinity(thread_is_own() ? getpid() : 0, sizeof(set), set) == 0) {
         for (int cpu = 0; cpu < (int)sizeof(set) * 8 && n < CPU_SLOTS_MAX; cpu++) {
             if (!CPU_ISSET_S((size_t)cpu, sizeof(set), set)) continue;
             slots[n++] = (struct cpu_slot){.cpu = cpu, .core = core_leader(cpu)};

@@ -6,6 +6,11 @@
 // mover sees the sleeper, or the sleeper sees the move. With more members than processors nobody spins, as the one that
 // is waited for could not run meanwhile.
 //
+// The caller's place. Members are pinned; a caller that floats ends up beside one of them whenever a third thread wakes
+// for a moment, and the two then take turns on one processor, for a time slice each, while the other idles. A thread of
+// ours that runs job after job (a service's) is pinned to the first place, which no member has. Pico served over HTTP,
+// 2 members on 2 processors: 1,430 tokens/s with a floating caller, 1,815 with a pinned one, 1,890 without a server.
+//
 // Yielding. Work is shared out evenly, so a long wait at a gate says that somebody lost the processor to another
 // process, for a time slice of some milliseconds. Waits beyond STALL_NS are summed; when they are a large part of the
 // time, the next jobs run on one member less, whose processor the system then gives to the other process, and after a
@@ -23,6 +28,7 @@
 #define STALL_WINDOW_NS 50000000 // … so much time of jobs
 #define NARROW_NS_MIN 100000000  // first time that jobs run on fewer members, doubled while contention goes on …
 #define NARROW_NS_MAX 1600000000 // … up to this
+#define CALLER_JOBS 64           // so many jobs in a row make a thread of ours the caller that is pinned
 #define N_BITS 9                 // of the job gate's word: the job's number of members
 
 struct gate {
@@ -48,6 +54,11 @@ struct team {
     void *arg;
     bool frozen;
     _Atomic bool running;
+
+    // The caller's place.
+    int caller_cpu;     // -1: it is not pinned
+    const void *caller; // whose jobs were the last; tells threads apart, nothing more
+    int n_in_row;
 
     // Yielding; but for the first, the caller's alone.
     _Atomic uint64_t stalled_ns; // of all members, in the window
@@ -149,8 +160,20 @@ static void job_post(struct team *t, int n) {
     gate_add(t, &t->job, (((old & ~mask) + mask + 1) | (uint32_t)n) - old);
 }
 
+// The same thread made so many jobs in a row.
+static void caller_place(struct team *t) {
+    static _Thread_local bool placed;
+    if (placed || t->caller_cpu < 0) return;
+    if (t->caller != &placed) t->n_in_row = 0;
+    t->caller = &placed;
+    if (++t->n_in_row < CALLER_JOBS || !thread_is_own()) return;
+    placed = true;
+    thread_pin_self(t->caller_cpu);
+}
+
 void team_run(struct team *t, void (*fn)(void *arg, const struct team_member *self), void *arg) {
     if (atomic_exchange(&t->running, true)) TERN_BUG("team_run: the team already runs a job");
+    caller_place(t);
     struct team_member self = {t, 0, t->n_job};
     uint64_t begin = t->yields ? clock_ns() : 0;
     if (self.n > 1) {
@@ -225,6 +248,7 @@ enum tern_status team_create(struct team **out, const struct team_options *optio
     t->n = n;
     t->spin_ns = n <= n_slots ? TEAM_SPIN_NS : 0;
     t->n_job = n;
+    t->caller_cpu = options->pin && n > 1 && n <= n_slots ? slots[0].cpu : -1;
     t->yields = options->yields && n > 1 && n <= n_slots;
     t->narrow_ns = NARROW_NS_MIN / 2;
     t->members = mem_calloc((size_t)n, sizeof(*t->members));

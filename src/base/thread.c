@@ -2,6 +2,7 @@
 #define _GNU_SOURCE 1
 #define _DARWIN_C_SOURCE 1
 #include "base/base.h"
+#include "base/base_int.h"
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -25,8 +26,13 @@ struct os_cond {
     pthread_cond_t handle;
 };
 
+static _Thread_local bool is_own;
+
+bool thread_is_own(void) { return is_own; }
+
 static void *thread_main(void *arg) {
     struct os_thread *t = arg;
+    is_own = true;
     t->fn(t->arg);
     return NULL;
 }

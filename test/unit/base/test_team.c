@@ -2,6 +2,7 @@
 #define _GNU_SOURCE 1
 #include "base_test.h"
 #include "abort_test.h"
+#include <sched.h>
 #include <stdatomic.h>
 
 static struct team *team_of(int n, bool pin) {
@@ -223,11 +224,58 @@ static void test_yields(void **state) {
     team_free(t);
 }
 
+#ifdef __linux__
+static int n_cpus_of_thread(void) {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : -1;
+}
+
+struct caller {
+    struct team *team;
+    int n_jobs, n_cpus, n_slots; // after so many jobs: processors it may use, and those it sees
+};
+static void caller_main(void *arg) {
+    struct caller *c = arg;
+    struct counts counts = {0};
+    for (int i = 0; i < c->n_jobs; i++) team_run(c->team, count_job, &counts);
+    c->n_cpus = n_cpus_of_thread();
+    c->n_slots = cpu_topology_get().n_logical;
+}
+static void caller_run(struct caller *c) {
+    struct os_thread *thread = NULL;
+    assert_ok(os_thread_create(&thread, caller_main, c, &test_err));
+    os_thread_join(thread);
+}
+
+// A thread of ours that runs job after job is pinned, no other; and it still sees the processors of the process.
+static void test_caller_place(void **state) {
+    (void)state;
+    int n_cpus = n_cpus_of_thread();
+    if (n_cpus < 2) skip();
+    struct caller many = {.team = team_of(2, true), .n_jobs = 200}, few = {.team = many.team, .n_jobs = 5}, own = many;
+    caller_run(&few);
+    assert_int_equal(few.n_cpus, n_cpus);
+    caller_run(&many);
+    assert_int_equal(many.n_cpus, 1);
+    assert_int_equal(many.n_slots, few.n_slots);
+    caller_main(&own); // the program's own thread
+    assert_int_equal(own.n_cpus, n_cpus);
+    team_free(many.team);
+    struct caller floats = {.team = team_of(2, false), .n_jobs = 200};
+    caller_run(&floats);
+    assert_int_equal(floats.n_cpus, n_cpus);
+    team_free(floats.team);
+}
+#endif
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_share),    cmocka_unit_test(test_small_jobs), cmocka_unit_test(test_barrier),
         cmocka_unit_test(test_hot_cost), cmocka_unit_test(test_misuse),     cmocka_unit_test(test_yields),
         cmocka_unit_test(test_create),
+#ifdef __linux__
+        cmocka_unit_test(test_caller_place),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
