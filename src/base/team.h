@@ -2,8 +2,8 @@
 //
 // The caller is member 0. Between jobs and at barriers members spin shortly (TEAM_SPIN_NS), then block on a futex, so
 // that a busy neighbour costs its share and not ten times it. Members are pinned when `pin` is set and there are enough
-// cores; fast cores come first (hwloc when built in, else the affinity mask as it is). A caller is pinned only when it is
-// a thread of ours that runs job after job. While the caller's allocator is frozen (mem_freeze), so is that of the members in its job.
+// cores; fast cores come first (hwloc when built in, else the affinity mask as it is). A caller is pinned only if it is
+// a thread of ours that runs job after job. While its allocator is frozen (mem_freeze), so is the members' in its job.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -270,8 +270,8 @@ static void test_caller_place(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_share),    cmocka_unit_test(test_small_jobs), cmocka_unit_test(test_barrier),
-        cmocka_unit_test(test_hot_cost), cmocka_unit_test(test_misuse),     cmocka_unit_test(test_yields),
+        cmocka_unit_test(test_share),        cmocka_unit_test(test_small_jobs), cmocka_unit_test(test_barrier),
+        cmocka_unit_test(test_hot_cost),     cmocka_unit_test(test_misuse),     cmocka_unit_test(test_yields),
         cmocka_unit_test(test_create),
 #ifdef __linux__
         cmocka_unit_test(test_caller_place),
