@@ -159,7 +159,7 @@ static int replay_run(const struct command *c, const struct bench_opts *o) {
 
 static int peers_run(const struct command *c, struct bench_opts *o) {
     struct peers_opts *p = &o->peers;
-    if (!p->dir) return usage_error(c, "--grid, --out and --limit go with --peers");
+    if (!p->dir) return usage_error(c, "--grid, --only, --out and --limit go with --peers");
     if (p->size && strcmp(p->size, "small") != 0 && strcmp(p->size, "full") != 0)
         return usage_error(c, "--grid wants small or full, not '%s'", p->size);
     if (o->spec || o->shape) return usage_error(c, "--peers takes its models from the manifest");
@@ -269,7 +269,7 @@ static int bench_dispatch(const struct command *c, struct bench_opts *o) {
         return usage_error(c, "--prompts, --each and --modes go with --spec");
     if (o->mask && (o->spec || o->shape)) return usage_error(c, "--mask is a bench of its own, with a tokenizer");
     if (o->spec && o->shape) return usage_error(c, "--spec needs a model that writes text, not a shape");
-    if (o->peers.dir || o->peers.size || o->peers.out || o->peers.limit_s) return peers_run(c, o);
+    if (o->peers.dir || o->peers.size || o->peers.only || o->peers.out || o->peers.limit_s) return peers_run(c, o);
     if (o->n_answer < 0) o->n_answer = o->spec ? 160 : 128;
     if (o->repeats < 0) o->repeats = o->spec ? 1 : 5;
     if (o->format && !o->shape) return usage_error(c, "--format goes with --shape");
@@ -328,6 +328,8 @@ static int bench_main(const struct command *c, int argc, char **argv) {
         {"--peers", 0, "DIR", OPT_TEXT, &o.peers.dir, 0, 0,
          "beside the engines of DIR/peers.json: a grid of models and tests, in turn (doc/performance.md)"},
         {"--grid", 0, "SIZE", OPT_TEXT, &o.peers.size, 0, 0, "with --peers: small or full (default)"},
+        {"--only", 0, "TEXT", OPT_TEXT, &o.peers.only, 0, 0,
+         "with --peers: cells whose name contains this, such as 'Q4_0 decode 64 behind 0, 2 threads'"},
         {"--out", 0, "DIR", OPT_TEXT, &o.peers.out, 0, 0,
          "with --peers: folder of cells.csv and raw output (default DIR/results)"},
         {"--limit", 0, "S", OPT_INT, &o.peers.limit_s, 1, 1 << 30,

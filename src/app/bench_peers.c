@@ -50,6 +50,24 @@ static enum tern_status files_check(struct peers_bench *b, const char *manifest_
     return TERN_OK;
 }
 
+// Leaves the cells that --only asks for.
+static enum tern_status cells_pick(struct peers_bench *b, const char *manifest_path, struct tern_err *err) {
+    int n = 0;
+    for (int i = 0; b->o->only && i < b->grid.n_cells; i++) {
+        struct buf name;
+        buf_init(&name, 512);
+        bool is_one = peers_cell_put(b, i, &name) && str_find(buf_str(&name), str_from(b->o->only), 0) != (size_t)-1;
+        buf_release(&name);
+        if (is_one) b->grid.cells[n++] = b->grid.cells[i];
+    }
+    if (b->o->only) b->grid.n_cells = n;
+    if (b->grid.n_cells > 0) return TERN_OK;
+    return err_set(err, TERN_NOT_FOUND,
+                   "no cell of %s has '%s' in its name; names are like "
+                   "'lfm2-350m Q4_0 decode 64 behind 2048, 2 threads'",
+                   manifest_path, b->o->only ? b->o->only : "");
+}
+
 static enum tern_status bench_open(struct peers_bench *b, struct tern_err *err) {
     const struct peers_opts *o = b->o;
     buf_init(&b->text, MANIFEST_BYTES_MAX);
@@ -65,6 +83,7 @@ static enum tern_status bench_open(struct peers_bench *b, struct tern_err *err) 
     int n_threads = o->n_threads ? o->n_threads : cpu_topology_get().n_cores_fast;
     TRY(grid_make(&b->grid, &b->manifest, o->size && strcmp(o->size, "small") == 0 ? GRID_SMALL : GRID_FULL, n_threads,
                   err));
+    TRY(cells_pick(b, path, err));
     TRY(os_mkdirs(raw, err));
     struct os_stat st;
     if (!os_stat_get(&st, csv)) return TERN_OK;

@@ -6,6 +6,7 @@
 struct peers_opts {
     const char *dir;  // holds peers.json, and what it names
     const char *size; // "small", "full"; NULL: full
+    const char *only; // measure and report cells whose name (as reports have it) contains this; NULL: all
     const char *out;  // folder of cells.csv and raw/; NULL: DIR/results
     int n_threads;    // 0: all fast cores
     int repeats;      // blocks of each cell

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define STAT_BYTES (256 * 1024) // of /proc/stat: its lines of processors, some 100 bytes each, come first
+
 // The number after "key" in a /proc file of "key: value kB" lines, in bytes; 0 when absent.
 static uint64_t proc_kib(const char *path, struct str key) {
     char text[8192];
@@ -39,17 +41,34 @@ uint64_t os_ram_available(void) {
 uint64_t os_rss(void) { return proc_kib("/proc/self/status", STR("\nVmRSS:")); }
 uint64_t os_rss_max(void) { return proc_kib("/proc/self/status", STR("\nVmHWM:")); }
 
-// The first line of /proc/stat: "cpu  user nice system idle iowait irq softirq steal …", in ticks.
+// Lines of /proc/stat: "cpuN user nice system idle iowait irq softirq steal …", in ticks, of the processors that this
+// process may use; the lines of all stand at the front of the file.
 bool os_cpu_busy(double *seconds) {
-    char text[256];
+    struct cpu_slot slots[CPU_SLOTS_MAX];
     long ticks = sysconf(_SC_CLK_TCK);
-    if (ticks <= 0 || !os_read_small("/proc/stat", text, sizeof(text))) return false;
-    unsigned long long v[8];
-    if (sscanf(text, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6],
-               &v[7]) != 8)
+    char *text = mem_alloc(STAT_BYTES);
+    if (ticks <= 0 || !text || !os_read_small("/proc/stat", text, STAT_BYTES)) {
+        mem_free(text);
         return false;
-    *seconds = (double)(v[0] + v[1] + v[2] + v[5] + v[6] + v[7]) / (double)ticks;
-    return true;
+    }
+    int n_slots = cpu_slots_affinity(slots), n_found = 0;
+    unsigned long long sum = 0;
+    for (const char *line = text; line && strncmp(line, "cpu", 3) == 0; line = strchr(line, '\n')) {
+        if (line[0] == '\n') line++;
+        int cpu;
+        unsigned long long v[8];
+        if (sscanf(line, "cpu%d %llu %llu %llu %llu %llu %llu %llu %llu", &cpu, &v[0], &v[1], &v[2], &v[3], &v[4],
+                   &v[5], &v[6], &v[7]) != 9)
+            continue;
+        for (int i = 0; i < n_slots; i++)
+            if (slots[i].cpu == cpu) {
+                sum += v[0] + v[1] + v[2] + v[5] + v[6] + v[7];
+                n_found++;
+            }
+    }
+    mem_free(text);
+    *seconds = (double)sum / (double)ticks;
+    return n_found == n_slots;
 }
 
 const char *os_exe_path(char *out, size_t cap) {

@@ -48,8 +48,8 @@ enum tern_status talk_read(int fd, void *out, size_t len, int timeout_ms, struct
 enum tern_status talk_read_line(int fd, char *out, size_t cap, int timeout_ms, struct tern_err *err);
 void talk_close(int fd); // -1 is fine
 
-// Processor seconds that all processes of this machine have taken so far, and what a hypervisor took from it; false
-// when the system does not say. Resolution about 10 ms.
+// Processor seconds that all processes have taken so far of the processors that this one may use (macOS: of all), and
+// what a hypervisor took from them; false when the system does not say. Resolution about 10 ms.
 bool os_cpu_busy(double *seconds);
 // The same of this process and of its children that were waited for.
 double os_cpu_self(void);
