@@ -103,7 +103,7 @@ void drafter_folder_write(const struct model *m, const char *path, bool as_dflas
         tensor_put(&f, "markov_head.markov_w1.weight", d->markov_w1, false);
         tensor_put(&f, "markov_head.markov_w2.weight", d->markov_w2, false);
         tensor_put(&f, "confidence_head.proj.weight", d->conf, false);
-        tensor_put(&f, "confidence_head.proj.bias", d->conf_bias, false);
+        if (d->conf_bias) tensor_put(&f, "confidence_head.proj.bias", d->conf_bias, false);
     }
     buf_putc(&f.header, '}');
     uint8_t length[8];
