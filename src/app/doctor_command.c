@@ -1,6 +1,7 @@
 // tern doctor: what this machine has, what of it is used, and why not the rest.
 #include "base/base.h"
 #include "app.h"
+#include "policy/policy.h"
 #include "unit/unit.h"
 
 #include <stdio.h>
@@ -38,6 +39,32 @@ static void cache_print(void) {
     out_putf("cache: %s, %s, %s free\n", dir, state, room == UINT64_MAX ? "unknown" : bytes_format(room, free_text));
 }
 
+static void validations_put_rows(void) {
+    struct validations v;
+    struct tern_err err = {0};
+    int n_other = 0;
+    out_puts("validated arithmetics of this machine (tern validate):\n");
+    if (validations_load(&v, &err) != TERN_OK) {
+        out_putf("  none: %s\n", err.message);
+        return;
+    }
+    for (int i = 0; i < v.n; i++) {
+        const struct validation *r = &v.rows[i];
+        if (!validation_here(&r->key)) {
+            n_other++;
+            continue;
+        }
+        out_putf("  %s %s %s%s: %s, top-1 %.2f %% [%.2f, %.2f] of %lld tokens, KL %.5f, against %s (%s)%s%s\n", r->name,
+                 r->key.unit, r->key.numerics, r->key.scales[0] ? " with scales" : "",
+                 r->adopted ? "adopted" : "rejected", 100 * r->top1[0], 100 * r->top1[1], 100 * r->top1[2],
+                 (long long)r->tokens, r->kl, r->reference, r->key.runtime, r->adopted ? "" : ": ", r->missed);
+        out_putf("    placement: %s\n", r->placement);
+    }
+    if (v.n == n_other) out_puts("  none\n");
+    if (n_other > 0) out_putf("  %d of other machines or systems\n", n_other);
+    validations_release(&v);
+}
+
 static int doctor_main(const struct command *c, int argc, char **argv) {
     const struct opt rows[] = {{0}};
     const struct opt *const tables[] = {rows, NULL};
@@ -55,6 +82,7 @@ static int doctor_main(const struct command *c, int argc, char **argv) {
     units_print();
     out_puts("runtimes of the npu unit (npu:NAME):\n");
     unit_npu_backends_each(backend_print, NULL);
+    validations_put_rows();
     out_puts("instruction sets:\n");
     unit_cpu_features_each(feature_print, NULL);
     if (env_get("TERN_CPU")) out_putf("TERN_CPU=%s bounds them\n", env_get("TERN_CPU"));

@@ -55,8 +55,10 @@ static struct fidelity_bounds bounds_of(const struct asked *q) {
 static double rows_per_s(const struct side *s) { return s->ns > 0 ? (double)s->n_rows * 1e9 / (double)s->ns : 0; }
 
 static void line_put(const struct fidelity_line *g) {
-    out_putf("%-14s %7d %8.2f%% [%6.2f, %6.2f] %10.6f [%9.6f, %9.6f] %9.4f %9.4f\n", g->name, g->n, 100 * g->top1.mid,
+    out_putf("%-14s %7d %8.2f%% [%6.2f, %6.2f] %10.6f [%9.6f, %9.6f] %9.4f %9.4f", g->name, g->n, 100 * g->top1.mid,
              100 * g->top1.lo, 100 * g->top1.hi, g->kl.mid, g->kl.lo, g->kl.hi, g->ppl_a, g->ppl_b);
+    if (g->n_bad > 0) out_putf("  %d not finite", g->n_bad);
+    out_puts("\n");
 }
 
 // Categories, then bands, then all.

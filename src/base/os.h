@@ -80,6 +80,10 @@ uint64_t os_disk_free(const char *path); // bytes; UINT64_MAX when unknown
 const char *env_get(const char *name); // NULL when unset or empty
 // $XDG_CACHE_HOME/tern, else $HOME/.cache/tern, else "" (no cache possible); into out.
 const char *os_cache_dir(char *out, size_t cap);
+// What this machine is, for keys of what was measured on it: the processor ("Apple M4 Pro"), and the system with its
+// version ("Linux 6.8", "macOS 26.1"). Never empty.
+void os_chip_name(char *out, size_t cap);
+void os_system_name(char *out, size_t cap);
 bool tty_is(int fd);
 int tty_width(int fd);       // columns; 80 when unknown
 uint64_t os_ram_total(void); // bytes, limited by the cgroup's memory.max

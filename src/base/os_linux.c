@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #define STAT_BYTES (256 * 1024) // of /proc/stat: its lines of processors, some 100 bytes each, come first
@@ -36,6 +37,37 @@ uint64_t os_ram_available(void) {
     struct cgroup_limits limits;
     cgroup_limits_get(&limits, "");
     return MIN(proc_kib("/proc/meminfo", STR("MemAvailable:")), limits.memory_free);
+}
+
+void os_chip_name(char *out, size_t cap) {
+    static const struct {
+        const char *file, *key; // key "": the whole text
+    } places[] = {{"/proc/cpuinfo", "model name"}, {"/sys/firmware/devicetree/base/model", ""}};
+    struct utsname u;
+    char text[8192];
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        if (!os_read_small(places[i].file, text, sizeof text)) continue;
+        size_t at = str_find(str_from(text), str_from(places[i].key), 0);
+        if (at == SIZE_MAX) continue;
+        const char *p = text + at + strlen(places[i].key);
+        while (*p == ' ' || *p == '\t' || *p == ':') p++;
+        struct str name = str_trim((struct str){p, strcspn(p, "\n")});
+        if (name.len == 0) continue;
+        (void)snprintf(out, cap, "%.*s", (int)MIN(name.len, cap), name.data);
+        return;
+    }
+    (void)snprintf(out, cap, "%s", uname(&u) == 0 ? u.machine : "unknown");
+}
+
+void os_system_name(char *out, size_t cap) {
+    struct utsname u;
+    if (uname(&u) != 0) {
+        (void)snprintf(out, cap, "Linux");
+        return;
+    }
+    size_t n = strcspn(u.release, "."); // major.minor
+    if (u.release[n]) n += 1 + strspn(u.release + n + 1, "0123456789");
+    (void)snprintf(out, cap, "%s %.*s", u.sysname, (int)n, u.release);
 }
 
 uint64_t os_rss(void) { return proc_kib("/proc/self/status", STR("\nVmRSS:")); }

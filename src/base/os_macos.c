@@ -15,6 +15,15 @@ uint64_t os_ram_total(void) {
     return sysctlbyname("hw.memsize", &bytes, &len, NULL, 0) == 0 ? bytes : 0;
 }
 
+static void sysctl_text(const char *name, const char *before, char *out, size_t cap) {
+    char text[128] = "";
+    size_t len = sizeof text - 1;
+    if (sysctlbyname(name, text, &len, NULL, 0) != 0) text[0] = 0;
+    (void)snprintf(out, cap, "%s%s", before, text[0] ? text : "unknown");
+}
+void os_chip_name(char *out, size_t cap) { sysctl_text("machdep.cpu.brand_string", "", out, cap); }
+void os_system_name(char *out, size_t cap) { sysctl_text("kern.osproductversion", "macOS ", out, cap); }
+
 // Free and inactive pages: what the system hands out without swapping.
 uint64_t os_ram_available(void) {
     vm_statistics64_data_t vm;

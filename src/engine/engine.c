@@ -213,6 +213,15 @@ static void numerics_name(struct tern_engine *e) {
     buf_release(&b);
 }
 
+// A class is offered where its fidelity was measured on this machine (policy.h). Random weights have none.
+static enum tern_status validated_check(const struct tern_engine *e, struct tern_err *err) {
+    struct validation_key key;
+    if (e->options.shape) return TERN_OK;
+    TRY(validation_key_make(&key, e->model->digest, e->options.unit ? e->options.unit : "cpu", &e->caps,
+                            e->numerics_text, tern_version(), err));
+    return validation_require(&key, err);
+}
+
 enum tern_status tern_engine_open(struct tern_engine **out, const struct tern_engine_options *o, struct tern_err *err) {
     TRY(options_check(o, err));
     struct tern_engine *e = mem_calloc(1, sizeof *e);
@@ -231,6 +240,7 @@ enum tern_status tern_engine_open(struct tern_engine **out, const struct tern_en
         log_warn("a context of %d positions is more than the model was made for (%d)", e->n_ctx, e->model->hyper.n_ctx);
     TRY_GOTO(text_load(e, err), fail);
     numerics_name(e);
+    TRY_GOTO(validated_check(e, err), fail);
     TRY_GOTO(engine_draft_open(e, err), fail);
     TRY_GOTO(plan_load(e, err), fail);
     TRY_GOTO(pools_init(e, err), fail);

@@ -78,6 +78,25 @@ run fidelity cpu/fp32 npu:m9/int8 --answer 8
 want_code 'fidelity of no rule set' 1
 want_in 'fidelity of no rule set' err 'ane-m1'
 
+# A class of the npu unit is offered once it was validated here.
+unset TERN_UNVALIDATED
+XDG_CACHE_HOME="$work/cache" && export XDG_CACHE_HOME
+run run --unit npu:fp32 -n 4 'Hi'
+want_code 'run of a class not validated' 1
+want_in 'run of a class not validated' err 'tern validate npu:fp32/int8'
+run validate npu:fp32/int8 --answer 24
+want_code 'validate' 0
+want_in 'validate' out '^verdict: adopted'
+run run --unit npu:fp32 -n 4 'Hi'
+want_code 'run of a validated class' 0
+run doctor
+want_in 'doctor' out 'pico npu:fp32 int8/kv-f16: adopted'
+run validate npu:fp32+int4/int8 --answer 8
+want_code 'validate what is rejected' 1
+run run --unit npu:fp32+int4 -n 4 'Hi'
+want_in 'run of a rejected class' err 'rejected: top-1'
+TERN_UNVALIDATED=1 && export TERN_UNVALIDATED
+
 # On the npu unit a drafter's chain and tree give the text of plain decoding.
 for draft in off chain tree; do
     run run --unit npu -c 256 -n 24 --draft-model models/pico-dspark.gguf --draft $draft 'Write a story about a fox.'

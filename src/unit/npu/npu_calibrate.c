@@ -2,14 +2,20 @@
 //
 // While TERN_NPU_OBSERVE names a file, every evaluator counts what each site's results were; when the weights are
 // freed, sites are reported and scales chosen and written there. TERN_NPU_SCALES names such a file for later runs. A
-// site gets the exponent that brings its largest magnitude to CALIBRATE_TOP, within what a row's fp16 scale can take;
-// sites that overflow nowhere and lose next to nothing keep 0. Observe under rule set fp32: nothing is lost there yet.
+// site gets the exponent that brings its largest magnitude to CALIBRATE_TOP; sites that overflow nowhere and lose next
+// to nothing keep what they have. Within bounds that the weights set: what a site gains, the matrix before it carries
+// and the one behind it gives back, and the fp16 scales of both stay normal numbers. So a model whose layers come
+// scaled by large powers of two is brought back even where its values alone look well. Observe under rule set fp32 in
+// class fp32: nothing is lost there yet.
 #include "base/base.h"
 #include <math.h>
 #include "unit/npu/npu_unit.h"
 
 #define CALIBRATE_TOP 11     // log2: half of the cliff of sums of products, and a reserve of 8
-#define CALIBRATE_MAX 6      // exponents beyond it would push fp16 scales of weights below the normal numbers
+#define CALIBRATE_FREE 6     // largest exponent where no weights bound it: of the residual
+#define CALIBRATE_MAX 24     // and in a file
+#define SCALE_LEAST (-14)    // log2 of the smallest normal fp16 number: int8 steps
+#define TAP_LEAST (-8)       // of a largest tap, which has no step of its own
 #define CALIBRATE_LOSS 0.001 // share of values below the normal numbers that is let be
 #define SCALES_FILE_MAX (1 << 20)
 
@@ -77,13 +83,54 @@ void npu_calibration_add(struct npu_calibration *c, const struct npu_list *l, co
     }
 }
 
+struct range {
+    int lo, hi;
+};
+
+// log2 of the largest magnitude in rows [first, first + n_rows) of a tensor; false: it cannot be read any more, or all
+// are zero.
+static bool top_find(const struct tensor *t, int64_t first, int64_t n_rows, float *out) {
+    uint64_t row_bytes = 0;
+    float top = 0;
+    if (!t || !tensor_has_data(t) || !format_row_bytes(t->format, (uint64_t)t->ne[0], &row_bytes)) return false;
+    uint8_t *bytes = mem_alloc((size_t)row_bytes);
+    float *row = mem_alloc((size_t)t->ne[0] * sizeof(float));
+    for (int64_t r = first; bytes && row && r < first + n_rows; r++) {
+        model_tensor_read(t, r, 0, t->ne[0], bytes);
+        op_dequant_row(t->format, bytes, t->ne[0], row);
+        for (int64_t i = 0; i < t->ne[0]; i++) top = MAX(top, fabsf(row[i]));
+    }
+    mem_free(bytes);
+    mem_free(row);
+    *out = log2f(top);
+    return top > 0;
+}
+
+// What the weights around a site bear: `before` is multiplied by 2^e, `behind` by 2^-e.
+static struct range weights_range(const struct model *m, enum part part, int layer) {
+    const struct model_layer *l = &m->layers[layer];
+    const struct tensor *before = part == PART_FFN ? l->ffn_up : part == PART_CONV ? l->conv_in : l->v;
+    const struct tensor *behind = part == PART_FFN ? l->ffn_down : part == PART_CONV ? l->conv_taps : l->o;
+    float a, b, step = log2f(127);
+    int64_t rows = before ? part == PART_CONV ? m->hyper.n_embd : before->ne[1] : 0; // of conv_in the first third, B
+    if (!top_find(before, 0, rows, &a) || !top_find(behind, 0, behind->ne[1], &b))
+        return (struct range){-CALIBRATE_FREE, CALIBRATE_FREE};
+    struct range r = {.lo = (int)ceilf(SCALE_LEAST + step - a),
+                      .hi = (int)floorf(part == PART_CONV ? b - TAP_LEAST : b - step - SCALE_LEAST)};
+    if (r.lo > r.hi) r.lo = r.hi = (r.lo + r.hi) / 2; // neither fits wholly
+    return (struct range){MAX(r.lo, -CALIBRATE_MAX), MIN(r.hi, CALIBRATE_MAX)};
+}
+
 // The exponent for a site that was observed with `now` folded in already.
-static int exponent_choose(const struct npu_site *s, int now) {
-    if (s->n == 0 || s->max == 0) return now;
-    int top = (int)ceilf(log2f(s->max)) - now;
-    bool high = top > CALIBRATE_TOP || s->n_over > 0, low = (double)s->n_tiny > CALIBRATE_LOSS * (double)s->n;
-    if (!high && !low) return now;
-    return MIN(MAX(CALIBRATE_TOP - top, -CALIBRATE_MAX), CALIBRATE_MAX);
+static int exponent_choose(const struct npu_site *s, int now, struct range r) {
+    int e = now;
+    if (s->n > 0 && s->max > 0) {
+        int top = (int)ceilf(log2f(s->max)) - now;
+        bool high = top + now > CALIBRATE_TOP || s->n_over > 0;
+        bool low = (double)s->n_tiny > CALIBRATE_LOSS * (double)s->n;
+        if (high || low) e = CALIBRATE_TOP - top;
+    }
+    return MIN(MAX(e, r.lo), r.hi);
 }
 
 static void line_put(struct buf *out, const char *name, int layer, int e, const struct npu_site *s) {
@@ -92,16 +139,18 @@ static void line_put(struct buf *out, const char *name, int layer, int e, const 
              (double)s->max, 100 * (double)s->n_tiny / n, (unsigned long long)s->n_over, (unsigned long long)s->n);
 }
 
-enum tern_status npu_calibration_write(const struct npu_calibration *c, int residual, const char *path,
-                                       struct tern_err *err) {
+enum tern_status npu_calibration_write(const struct npu_calibration *c, const struct model *m, int residual,
+                                       const char *path, struct tern_err *err) {
     struct buf b;
     buf_init(&b, SCALES_FILE_MAX);
     buf_puts(&b, "# what layer exponent: powers of two that programs carry (doc/npu.md)\n");
-    line_put(&b, "residual", 0, exponent_choose(&c->residual, residual), &c->residual);
+    struct range free_range = {-CALIBRATE_FREE, CALIBRATE_FREE};
+    line_put(&b, "residual", 0, exponent_choose(&c->residual, residual, free_range), &c->residual);
     for (int p = 0; p < PART_KEY; p++) // q and k that are normed need none
         for (int i = 0; i < c->n_layers; i++) {
             const struct npu_site *s = &c->sites[p * c->n_layers + i];
-            if (s->n > 0) line_put(&b, part_names[p], i, exponent_choose(s, c->exponents[p * c->n_layers + i]), s);
+            int now = c->exponents[p * c->n_layers + i];
+            if (s->n > 0) line_put(&b, part_names[p], i, exponent_choose(s, now, weights_range(m, (enum part)p, i)), s);
         }
     enum tern_status status = b.failed ? err_set(err, TERN_NO_MEMORY, "npu unit: no memory for scales")
                                        : file_write_atomic(path, b.data, b.len, err);

@@ -116,7 +116,7 @@ static void weights_conv(const struct npu_eval *e, const void *arg, int row, int
 }
 
 static bool site_reads_norm(const char *site) {
-    static const char *const ends[] = {".q", ".k", ".v", ".gate", ".up"};
+    static const char *const ends[] = {".q", ".k", ".v", ".gate", ".up", ".conv_in"};
     struct str s = str_from(site);
     for (size_t i = 0; i < ARRAY_LEN(ends); i++)
         if (str_ends(s, str_from(ends[i]))) return true;

@@ -27,6 +27,11 @@ static inline vf max_(vf a, vf b) { return _mm256_max_ps(a, b); }
 static inline vf max_nan(vf a, vf b) {
     return _mm256_blendv_ps(b, a, _mm256_or_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ), _mm256_cmp_ps(a, a, _CMP_UNORD_Q)));
 }
+static inline vf cut_to(vf v, vf magic, vf step) {
+    vf sign = _mm256_and_ps(v, set1(-0.0f)), m = _mm256_or_ps(_mm256_andnot_ps(set1(-0.0f), magic), sign);
+    vf r = (v + m) - m, over = _mm256_cmp_ps(mask_abs(r), mask_abs(v), _CMP_GT_OQ);
+    return r - _mm256_and_ps(_mm256_or_ps(_mm256_andnot_ps(set1(-0.0f), step), sign), over);
+}
 static inline vf nan_to_zero(vf v) { return _mm256_and_ps(v, _mm256_cmp_ps(v, v, _CMP_ORD_Q)); }
 static inline vf load_i8(const int8_t *p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));

@@ -30,6 +30,11 @@ static inline vf max_nan(vf a, vf b) {
     __mmask16 m = _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) | _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
     return _mm512_mask_blend_ps(m, b, a);
 }
+static inline vf cut_to(vf v, vf magic, vf step) {
+    vf m = _mm512_or_ps(_mm512_abs_ps(magic), _mm512_and_ps(v, set1(-0.0f)));
+    (void)step;
+    return _mm512_add_round_ps(v, m, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC) - m;
+}
 static inline vf nan_to_zero(vf v) { return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, v, _CMP_ORD_Q), v); }
 static inline vf load_i8(const int8_t *p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));

@@ -23,6 +23,10 @@ static inline vf beyond(vf v, vf limit) { return fabsf(v) >= limit ? v * INFINIT
 static inline vf zero_below(vf v) { return fabsf(v) < 0x1p-14f ? 0 : v; }
 static inline vf max_(vf a, vf b) { return a > b ? a : b; }
 static inline vf max_nan(vf a, vf b) { return a != a || a > b ? a : b; }
+static inline vf cut_to(vf v, vf magic, vf step) {
+    vf m = copysignf(magic, v), r = (v + m) - m;
+    return fabsf(r) > fabsf(v) ? r - copysignf(step, v) : r;
+}
 static inline vf nan_to_zero(vf v) { return v != v ? 0 : v; }
 static inline vf load_i8(const int8_t *p) { return (float)*p; }
 static inline vf load_f16(const uint16_t *p) { return f16_to_f32(*p); }

@@ -7,7 +7,7 @@
 //   ane-*         what is published of the Neural Engine of a generation. The order and width of its sums are not
 //                 published for real shapes, so each generation is an ensemble of three reducers:
 //                   (none)   exact products, a float sum, one rounding
-//                   :tile4   tiles of 4 ascending terms, each addition on a 12-bit grid of the larger exponent; tiles
+//                   :tile4   tiles of 4 ascending terms, each cut to a 12-bit grid of the larger exponent; tiles
 //                            summed in float: the only one found that fits all published reductions of M1
 //                   :prod16  every product rounded to fp16, a float sum
 // "Consistent with published probes", never "equal to the engine".

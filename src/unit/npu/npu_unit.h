@@ -29,6 +29,7 @@ struct unit {
     struct team *team;
     int n_threads;
     char detail[192];
+    char placed[512]; // detail, and where the runtime put the programs compiled last; "": none yet
     const struct npu_backend_driver *remote_driver; // of a variant that is a back end (pack_unit.c), or NULL
     struct npu_backend *remote;
     float *scratch; // of all programs: one runs at a time
@@ -78,8 +79,8 @@ struct npu_calibration;
 enum tern_status npu_calibration_create(struct npu_calibration **out, int n_layers, struct tern_err *err);
 void npu_calibration_free(struct npu_calibration *c); // NULL is fine
 void npu_calibration_add(struct npu_calibration *c, const struct npu_list *l, const struct npu_site *sites);
-enum tern_status npu_calibration_write(const struct npu_calibration *c, int residual, const char *path,
-                                       struct tern_err *err);
+enum tern_status npu_calibration_write(const struct npu_calibration *c, const struct model *m, int residual,
+                                       const char *path, struct tern_err *err);
 // Scales of a file; out points into c.
 enum tern_status npu_scales_read(struct npu_calibration *c, const char *path, struct npu_scales *out,
                                  struct tern_err *err);

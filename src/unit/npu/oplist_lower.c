@@ -107,6 +107,8 @@ static void matrix_role(const struct lowering *b, const struct tensor *t, int la
     } else if (l && t == l->o) {
         what = "o";
         exponent = scale_residual(b) - LAYER_SCALE(b, value, layer);
+    } else if (l && t == l->conv_in) {
+        what = "conv_in";
     } else if (l && t == l->conv_out) {
         what = "conv_out";
         exponent = scale_residual(b);

@@ -68,6 +68,11 @@ enum tern_status npu_remote_make(struct unit *u, struct npu_variant *v, uint64_t
         return err_set(err, TERN_NO_MEMORY, "npu unit: no memory for the buffers of %s", v->list->name);
     struct npu_buffers io = {.inputs = r->inputs, .outputs = r->outputs};
     status = u->remote_driver->compile(u->remote, &r->compiled, v->list, err);
+    if (status == TERN_OK) {
+        const struct npu_placement *p = &npu_compiled_base_of(r->compiled)->placement;
+        (void)snprintf(u->placed, sizeof u->placed, "%s; %s: %s, %d elsewhere", u->detail, v->list->name, p->detail,
+                       p->n_elsewhere);
+    }
     if (status == TERN_OK) status = u->remote_driver->bind(r->compiled, &r->binding, &io, err);
     if (status != TERN_OK) err_prefix(err, "bucket %d", v->bucket);
     *bytes += r->arena.bytes_total;

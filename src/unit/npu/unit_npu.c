@@ -92,7 +92,7 @@ static void npu_close(struct unit *u) {
 
 static void npu_caps(const struct unit *u, struct unit_caps *out) {
     *out = (struct unit_caps){.name = "npu",
-                              .detail = u->detail,
+                              .detail = u->placed[0] ? u->placed : u->detail,
                               .isa = u->kernels->isa,
                               .n_threads = u->n_threads,
                               .host_memory = true,
@@ -181,7 +181,7 @@ static void npu_weights_free(struct unit *u, struct unit_weights *w) {
     const char *observed = env_get("TERN_NPU_OBSERVE");
     struct tern_err err;
     if (observed && w->calibration &&
-        npu_calibration_write(w->calibration, w->scales.residual, observed, &err) != TERN_OK)
+        npu_calibration_write(w->calibration, w->model, w->scales.residual, observed, &err) != TERN_OK)
         log_warn("npu unit: %s", err.message);
     npu_calibration_free(w->calibration);
     npu_store_free(w->store);
