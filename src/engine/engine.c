@@ -174,9 +174,10 @@ static enum tern_status pools_init(struct tern_engine *e, struct tern_err *err) 
     arena_init(&e->arena, 0);
     buf_init(&e->draft.profile_text, PROFILE_BYTES_MAX);
     e->mutex = mutex_create();
+    e->lengths_mutex = mutex_create();
     e->free_blocks = arena_calloc(&e->arena, (size_t)e->n_blocks, sizeof *e->free_blocks);
     e->free_slots = arena_calloc(&e->arena, (size_t)e->n_slots + 1, sizeof *e->free_slots);
-    if (!e->mutex || !e->free_blocks || !e->free_slots)
+    if (!e->mutex || !e->lengths_mutex || !e->free_blocks || !e->free_slots)
         return err_set(err, TERN_NO_MEMORY, "no memory for the block tables");
     for (int i = e->n_blocks - 1; i >= 0; i--) e->free_blocks[e->n_free_blocks++] = i;
     for (int i = e->n_slots - 1; i >= 0; i--) e->free_slots[e->n_free_slots++] = i;
@@ -262,6 +263,7 @@ fail:
 void tern_engine_close(struct tern_engine *e) {
     if (!e) return;
     if (e->n_open > 0) TERN_BUG("an engine was closed with %d open sessions", e->n_open);
+    length_record_close(e);
     engine_draft_close(e);
     buf_release(&e->draft.profile_text);
     plan_close(e->plan);

@@ -69,6 +69,8 @@ struct tern_engine {
     uint64_t bytes_token, n_params_token; // as in struct tern_model_info
     uint64_t load_ns;
 
+    struct lengths lengths; // of requests that ended, since the start; under lengths_mutex
+    struct os_mutex *lengths_mutex;
     struct os_mutex *mutex;
     int32_t *free_blocks; // stack
     int n_free_blocks, n_blocks;
@@ -120,6 +122,9 @@ bool engine_state_identity(const struct tern_engine *e, struct buf *out);
 enum tern_status engine_tokenizer_create(struct tokenizer **out, const struct model *m, struct tern_err *err);
 bool engine_is_eos(const struct tern_engine *e, int32_t id);
 // Tells the on_progress callback; TERN_CANCELLED when it says stop.
+// length_record.c
+void length_record(struct tern_engine *e, const struct tern_usage *usage); // a request that ended
+void length_record_close(struct tern_engine *e);
 enum tern_status engine_progress(const struct tern_engine *e, const char *stage, uint64_t done, uint64_t total,
                                  struct tern_err *err);
 

@@ -129,6 +129,7 @@ void request_done(struct tern_request *r, struct tern_event *event) {
     r->usage.answer_s = r->first_ns ? (double)(now - r->first_ns) * 1e-9 : 0;
     r->usage.first_token_s = r->first_ns ? (double)(r->first_ns - r->created_ns) * 1e-9 : 0;
     request_draft_usage(r);
+    length_record(r->engine, &r->usage);
     *event = (struct tern_event){.type = TERN_EVENT_DONE, .finish = r->finish, .usage = r->usage};
     r->phase = REQUEST_TOLD;
     request_let_go(r);

@@ -1,10 +1,11 @@
 // The face of policy/: what is known about a machine, and decisions taken from it as pure functions of values.
 //
 //   profile ..... measured costs of one model on one unit, kept as a JSON file between runs
+//   lengths ..... how long prompts and answers of a model were, kept as a JSON file of counts
 //   validation .. how far an arithmetic of a model on this machine lies from its reference, kept between runs
 //
 // Nothing here looks at a clock, a device or the environment, and reading and writing files is the caller's; but for
-// validation_store.c, which asks what machine this is and owns the one file of rows.
+// lengths_path, and validation_store.c, which asks what machine this is and owns the one file of rows.
 #pragma once
 #include "base/base.h"
 #include "spec/spec.h"
@@ -95,3 +96,23 @@ enum tern_status validation_keep(const struct validation *row, struct tern_err *
 // TERN_OK when the arithmetic may be used: the reference unit's (cpu, which tests hold), a unit that computes nothing,
 // or one with an adopted row; else TERN_UNSUPPORTED with the command that makes one. TERN_UNVALIDATED=1 lets all pass.
 enum tern_status validation_require(const struct validation_key *key, struct tern_err *err);
+
+// Lengths, format v1: counts of requests by prompt and by prompt + answer, in steps of LENGTHS_BIN positions. No text,
+// no time. One JSON object: "format": "tern-lengths", "version": 1, "prompts": [[bin, count], …], "totals": the same.
+#define LENGTHS_VERSION 1
+#define LENGTHS_BIN 32
+#define LENGTHS_BINS 512 // longer ones count in the last
+#define LENGTHS_BYTES_MAX (64u << 10)
+struct lengths {
+    uint64_t prompts[LENGTHS_BINS], totals[LENGTHS_BINS];
+};
+void lengths_add(struct lengths *l, int64_t n_prompt, int64_t n_answer); // one request
+void lengths_merge(struct lengths *l, const struct lengths *more);
+uint64_t lengths_requests(const struct lengths *l);
+// What the requests asked of a unit: steps[i] blocks of LENGTHS_BIN tokens that were answered, or came in a prompt,
+// behind a context of i to i + 1 bins.
+void lengths_steps(const struct lengths *l, uint64_t steps[LENGTHS_BINS]);
+enum tern_status lengths_parse(struct lengths *out, struct str text, struct tern_err *err);
+bool lengths_print(const struct lengths *l, struct buf *out); // false: no memory
+// $XDG_STATE_HOME/tern/lengths-<model>.json, else under $HOME/.local/state; false: neither is set.
+bool lengths_path(const char *model_digest, char *out, size_t cap);

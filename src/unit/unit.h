@@ -118,7 +118,7 @@ extern const struct unit_driver *const unit_drivers[];
 enum tern_status unit_open(struct unit **out, const char *name, const struct unit_options *o, struct tern_err *err);
 void unit_close(struct unit *u); // NULL is fine
 
-// The cpu unit's pack cache, for `tern cache` (sizes in bytes).
+// The cache of packed weights (cpu and npu), for `tern cache` (sizes in bytes).
 #define PACK_CACHE_BYTES_DEFAULT (20ull << 30) // limit of the folder; TERN_CACHE_BYTES overrides
 struct pack_cache_entry {
     char file[256];
@@ -135,18 +135,25 @@ enum tern_status pack_cache_prune(uint64_t bytes_max, void (*fn)(void *arg, cons
                                   void *arg, struct tern_err *err);
 // The runtimes that the npu unit can use ("ort"), for `tern doctor`: opens each; note says what was found, or why not.
 void unit_npu_backends_each(void (*fn)(void *arg, const char *name, bool usable, const char *note), void *arg);
-// Programs of a model for one of them, compiled ahead, for `tern compile --npu`: quantised weights as one file
-// (weights.bin), and what the runtime wants beside it, into a folder. A folder that already holds exactly this is left
-// alone (*was_there). on_program is told of each program: its name, the reason when it failed, else the milliseconds of
-// one run and where it runs. The first failure is returned after all programs were tried.
+// Programs of a model for one of them, or for the evaluator, compiled ahead, for `tern compile --npu`: a set. Quantised
+// weights are packed once (in the folder, or in the pack cache), every program that the engine uses is compiled and run
+// for each bucket, attention is measured in both forms and windows against one another, and the folder's programs.json
+// keeps what was chosen; the npu unit reads it. A set that is already there is left alone (*was_there). on_program is
+// told of each program: its name, the reason when it failed, else the milliseconds of one run and where it runs;
+// on_note of each finding, a line. The first failure is returned after all programs were tried.
 struct unit_npu_compile_options {
-    const char *backend;      // "ort", "openvino", "coreai"
+    const char *backend;      // "ort", "openvino", "coreai"; a rule set ("coreai-linux"): the evaluator
     const char *provider;     // its device; NULL: cpu
     const char *plugin;       // ort: plug-in library of the provider, or NULL
     const char *template_dir; // coreai: of tools/coreai/make_template.py; NULL: DIR/template
-    const char *dir;
-    int n_threads; // of the cpu provider; 0: one per fast core
+    const char *dir;          // NULL: in the cache
+    int n_threads;            // of the cpu provider; 0: one per fast core
+    // Buckets from what was asked before: steps[i] that ran behind i to i + 1 blocks of 32 positions. NULL: powers of
+    // two
+    const uint64_t *steps;
+    int n_steps;
     void (*on_program)(void *arg, const char *name, const char *fault, double ms, const char *note);
+    void (*on_note)(void *arg, const char *text); // NULL: not told
     void *arg;
 };
 enum tern_status unit_npu_compile(const struct model *m, const struct unit_npu_compile_options *o, bool *was_there,

@@ -297,7 +297,7 @@ enum tern_status cpu_program_compile(struct unit *u, struct unit_program **out, 
     c->unit = u;
     c->prog = p;
     c->weights = w;
-    u->n_alive++;
+    u->host.n_alive++;
     enum tern_status status;
     TRY_GOTO(memory_make(c, err), fail);
     TRY_GOTO(ops_make(c, err), fail);
@@ -315,5 +315,5 @@ void cpu_program_free(struct unit *u, struct unit_program *p) {
     if (!p) return;
     mem_unmap(p->work, p->work_bytes);
     mem_free(p);
-    u->n_alive--;
+    u->host.n_alive--;
 }

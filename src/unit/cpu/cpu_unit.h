@@ -6,16 +6,12 @@
 #pragma once
 #include "base/base.h"
 #include "unit/cpu/cpu_int.h"
+#include "unit/host_buffer.h"
+#include "unit/pack_cache.h"
 #include <stdatomic.h>
 
-struct unit_buffer {
-    uint8_t *host;
-    uint64_t bytes;
-    bool owned; // else borrowed from the caller (buffer_import)
-};
-
 struct unit {
-    struct unit_base base;
+    struct host_unit host;
     struct team *team;
     int n_threads;
     uint32_t isa; // mask in use
@@ -24,7 +20,6 @@ struct unit {
     bool profile; // TERN_PROFILE=1
     struct unit_counters counters;
     uint64_t serial; // of the last submission
-    int n_alive;     // buffers, weights and programs not yet freed
 };
 
 // ---------------------------------------------------------------------------------------------------------- weights
@@ -54,31 +49,6 @@ const struct cpu_weight *cpu_weight_find(const struct unit_weights *w, const str
 enum tern_status cpu_weights_import(struct unit *u, struct unit_weights **out, const struct model *m,
                                     const struct weights_options *o, struct weights_info *info, struct tern_err *err);
 void cpu_weights_free(struct unit *u, struct unit_weights *w);
-
-// ---------------------------------------------------------------------------------------------------------- pack cache
-
-// One matrix in a pack file: everything that decides what its bytes mean.
-struct pack_matrix {
-    char name[64]; // of the tensor, cut
-    uint32_t pack; // enum cpu_pack
-    uint32_t format;
-    int64_t n_out, n_in;
-    uint64_t tile_bytes, n_tiles;
-    uint64_t offset; // in the payload
-};
-// What a pack file must say to be this model's in this class.
-struct pack_wanted {
-    const char *model_digest, *model_name;
-    uint32_t numerics;
-    const struct pack_matrix *table;
-    uint32_t n_matrices;
-    uint64_t payload_bytes;
-};
-#define PACK_NOTE_MAX 256
-// True: the file is mapped and fits; its payload starts at *payload. False: note says why.
-bool pack_cache_load(const struct pack_wanted *w, struct os_map *out, const uint8_t **payload, char *note);
-// Writes the pack; false: note says why not. Never an error: a run without a cache is a sound run.
-bool pack_cache_store(const struct pack_wanted *w, const uint8_t *payload, char *note);
 
 // ---------------------------------------------------------------------------------------------------------- programs
 

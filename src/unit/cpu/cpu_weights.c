@@ -262,12 +262,15 @@ static enum tern_status table_make(struct unit_weights *w, struct pack_wanted *w
     }
     *wanted = (struct pack_wanted){.model_digest = w->model->digest,
                                    .model_name = w->model->name,
+                                   .layout = PACK_LAYOUT_CPU,
                                    .numerics = (uint32_t)w->numerics,
                                    .table = table,
                                    .n_matrices = n,
                                    .payload_bytes = w->pack_bytes};
     return TERN_OK;
 }
+
+_Static_assert(PACK_LAYOUT_CPU == CPU_PACK_VERSION, "pack_cache.h knows the version of the cpu unit's layouts");
 
 struct read_job {
     const struct os_map *file;
@@ -304,6 +307,11 @@ static const uint8_t *cached_read(struct unit_weights *w, const uint8_t *payload
     return w->pack;
 }
 
+static enum tern_status pack_give(void *arg, struct pack_sink *sink, struct tern_err *err) {
+    const struct unit_weights *w = arg;
+    return pack_put(sink, w->pack, w->pack_bytes, err);
+}
+
 static enum tern_status matrices_make(struct unit_weights *w, const struct weights_options *o,
                                       struct weights_info *info, struct tern_err *err) {
     uint64_t source_bytes;
@@ -319,7 +327,7 @@ static enum tern_status matrices_make(struct unit_weights *w, const struct weigh
         TRY(pack_all(w, o, source_bytes, err));
         payload = w->pack;
         char note[PACK_NOTE_MAX];
-        if (use_cache && !pack_cache_store(&wanted, w->pack, note)) memcpy(w->cache_note, note, sizeof note);
+        if (use_cache && !pack_cache_store(&wanted, pack_give, w, note)) memcpy(w->cache_note, note, sizeof note);
     }
     for (int i = 0; i < w->n; i++)
         if (w->list[i].matrix.n_tiles > 0) w->list[i].matrix.data = payload + w->list[i].offset;
@@ -347,7 +355,7 @@ enum tern_status cpu_weights_import(struct unit *u, struct unit_weights **out, c
     w->model = m;
     w->numerics = o->numerics;
     arena_init(&w->arena, 0);
-    u->n_alive++;
+    u->host.n_alive++;
     enum tern_status status;
     TRY_GOTO(collect(w, err), fail);
     TRY_GOTO(vectors_make(w, err), fail);
@@ -365,5 +373,5 @@ void cpu_weights_free(struct unit *u, struct unit_weights *w) {
     mem_unmap(w->pack, MAX(w->pack_bytes, 1));
     arena_release(&w->arena);
     mem_free(w);
-    u->n_alive--;
+    u->host.n_alive--;
 }

@@ -238,6 +238,7 @@ static enum tern_status run(struct npu_binding *binding, struct tern_err *err) {
 const struct npu_backend_driver npu_coreai_backend = {
     .name = "coreai",
     .title = "Core AI",
+    .shares_weights = true,
     .open = backend_open,
     .close = backend_close,
     .compile = compile,

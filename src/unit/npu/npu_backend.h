@@ -8,7 +8,8 @@
 //
 // Nothing falls back: a list is compiled for the provider that was asked for and for no other, and placement() says, as
 // the runtime reports it, where its operations went. Buffers are the caller's, fp16, C order, MEM_ALIGN-aligned; they
-// are bound once and filled for every run, so a run makes nothing on our side. One thread at a time per back end.
+// are bound once and filled for every run, so a run makes nothing on our side. One thread at a time per back
+// end, but for compile beside run where opens_beside says so.
 #pragma once
 #include "base/base.h"
 #include "unit/npu/oplist.h"
@@ -43,8 +44,10 @@ struct npu_buffers {
 };
 
 struct npu_backend_driver {
-    const char *name;  // "ort"
-    const char *title; // "ONNX Runtime"
+    const char *name;    // "ort"
+    const char *title;   // "ONNX Runtime"
+    bool opens_beside;   // may compile while a compiled list runs
+    bool shares_weights; // a compiled list has no copy of them
     enum tern_status (*open)(struct npu_backend **out, const struct npu_backend_options *o, struct tern_err *err);
     void (*close)(struct npu_backend *b); // after everything that came from it
     // The list and its weights outlive what is compiled.

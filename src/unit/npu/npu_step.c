@@ -13,7 +13,7 @@ static enum tern_status too_long(const struct npu_call *c, int columns, struct t
     const struct unit_program *p = c->p;
     return err_set(err, TERN_LIMIT,
                    "npu unit: a context of %d positions; the largest bucket has %d (TERN_NPU_CTX sets it, up to %d)",
-                   columns, p->variants[p->n_variants - 1].bucket, NPU_CTX_MAX);
+                   columns, p->variants[p->n_variants - 1]->bucket, NPU_CTX_MAX);
 }
 
 enum tern_status npu_call_begin(struct npu_call *c, struct tern_err *err) {
@@ -36,9 +36,10 @@ enum tern_status npu_call_begin(struct npu_call *c, struct tern_err *err) {
         }
     }
     int v = 0;
-    while (v < c->p->n_variants && c->p->variants[v].bucket < columns) v++;
+    while (v < c->p->n_variants && c->p->variants[v]->bucket < columns) v++;
     if (v == c->p->n_variants) return too_long(c, columns, err);
-    c->v = &c->p->variants[v];
+    c->v = c->p->variants[v];
+    c->columns = columns;
     if (frames > c->v->list->n_frames)
         return err_set(err, TERN_LIMIT, "npu unit: %d sequences with convolution state in one step; at most %d",
                        frames / per_seq, c->v->list->n_frames / per_seq);

@@ -21,6 +21,9 @@ struct npu_store {
     int n_maps, maps_cap;
     void *(*sink)(void *arg, size_t bytes);
     void *sink_arg;
+    bool (*source)(void *arg, const char *name, int64_t n_out, int64_t n_in, const void **data, const uint16_t **scale);
+    void *source_arg;
+    struct team *team;
 };
 
 static const char *const format_names[NPU_FORMAT_COUNT] = {
@@ -53,10 +56,14 @@ void npu_store_sink_set(struct npu_store *s, void *(*sink)(void *arg, size_t byt
     s->sink = sink;
     s->sink_arg = arg;
 }
-void npu_store_point(struct npu_store *s, int i, const int8_t *q) {
-    if (s->list[i]->kind != NPU_WEIGHT_I8) TERN_BUG("npu store: %s is not int8", s->list[i]->name);
-    ((struct npu_weight *)(uintptr_t)s->list[i])->q = q;
+void npu_store_source_set(struct npu_store *s,
+                          bool (*find)(void *arg, const char *name, int64_t n_out, int64_t n_in, const void **data,
+                                       const uint16_t **scale),
+                          void *arg) {
+    s->source = find;
+    s->source_arg = arg;
 }
+void npu_store_team_set(struct npu_store *s, struct team *team) { s->team = team; }
 uint64_t npu_store_bytes(const struct npu_store *s) { return s->bytes; }
 int npu_store_count(const struct npu_store *s) { return s->n; }
 const struct npu_weight *npu_store_get(const struct npu_store *s, int i) { return s->list[i]; }
@@ -121,14 +128,54 @@ static int64_t source_row(const struct npu_cut *c, int64_t i) {
     return c->row + head * d + (j < d / 2 ? 2 * j : 2 * (j - d / 2) + 1);
 }
 
+#define ROUND_MAGIC 0x1.8p23f // adding and taking it away rounds half to even, below 2^22
+
 static void row_quantise(const float *row, int64_t n, float levels, int8_t *q, uint16_t *scale) {
-    float amax = 0;
-    for (int64_t i = 0; i < n; i++) amax = MAX(amax, fabsf(row[i]));
-    *scale = f32_to_f16(amax / levels);
+    float top[8] = {0};
+    int64_t whole = n / 8 * 8;
+    for (int64_t i = 0; i < whole; i += 8)
+        for (int j = 0; j < 8; j++) top[j] = MAX(top[j], fabsf(row[i + j]));
+    for (int64_t i = whole; i < n; i++) top[0] = MAX(top[0], fabsf(row[i]));
+    for (int j = 1; j < 8; j++) top[0] = MAX(top[0], top[j]);
+    *scale = f32_to_f16(top[0] / levels);
     float s = f16_to_f32(*scale);
+    if (!(s > 0)) {
+        memset(q, 0, (size_t)n);
+        return;
+    }
     for (int64_t i = 0; i < n; i++) {
-        float v = s > 0 ? nearbyintf(row[i] / s) : 0;
-        q[i] = (int8_t)MIN(MAX(v, -levels), levels);
+        float v = MIN(MAX(row[i] / s, -levels), levels);
+        q[i] = (int8_t)(int)((v + ROUND_MAGIC) - ROUND_MAGIC);
+    }
+}
+
+// Rows of one matrix, shared out among the team's members.
+struct rows_job {
+    const struct tensor *t;
+    const struct npu_cut *cut;
+    int64_t n_in, n_out;
+    float levels;
+    int8_t *q;      // or NULL: half is the result
+    uint16_t *half; // scales, or values
+    uint8_t *bytes; // [members][row_bytes]
+    float *rows;    // [members][n_in]
+    size_t row_bytes;
+};
+
+static void rows_member(void *arg, const struct team_member *self) {
+    const struct rows_job *j = arg;
+    int begin, end;
+    uint8_t *bytes = j->bytes + (size_t)self->index * j->row_bytes;
+    float *row = j->rows + (size_t)self->index * (size_t)j->n_in;
+    team_share(self, (int)j->n_out, 16, &begin, &end);
+    for (int64_t i = begin; i < end; i++) {
+        model_tensor_read(j->t, source_row(j->cut, i), 0, j->n_in, bytes);
+        op_dequant_row(j->t->format, bytes, j->n_in, row);
+        for (int64_t k = 0; j->cut->factor != 0 && k < j->n_in; k++) row[k] *= j->cut->factor;
+        if (j->q)
+            row_quantise(row, j->n_in, j->levels, j->q + i * j->n_in, &j->half[i]);
+        else
+            for (int64_t k = 0; k < j->n_in; k++) j->half[i * j->n_in + k] = f32_to_f16(row[k]);
     }
 }
 
@@ -140,7 +187,10 @@ enum tern_status npu_store_matrix(struct npu_store *s, const char *name, const s
     if (t->n_dims > 2 || cut.row + n_out > t->ne[1] || n_in > NPU_CHANNELS_MAX || n_out > NPU_CHANNELS_MAX)
         return err_set(err, TERN_UNSUPPORTED, "npu: %s is a matrix of %lld by %lld; the engine has at most %d channels",
                        name, (long long)n_out, (long long)n_in, NPU_CHANNELS_MAX);
-    if (s->format != NPU_FORMAT_NONE && !tensor_has_data(t))
+    const void *data = NULL;
+    const uint16_t *scale = NULL;
+    bool is_packed = s->source && s->source(s->source_arg, name, n_out, n_in, &data, &scale);
+    if (s->format != NPU_FORMAT_NONE && !is_packed && !tensor_has_data(t))
         return err_set(err, TERN_UNSUPPORTED, "npu: the values of %s are not in memory any more", name);
     const int32_t shape[] = {(int32_t)n_out, (int32_t)n_in, 1, 1};
     bool quantised = s->format != NPU_FORMAT_F16;
@@ -149,27 +199,39 @@ enum tern_status npu_store_matrix(struct npu_store *s, const char *name, const s
         return err_set(err, TERN_UNSUPPORTED, "npu: rows of %lld values of %s", (long long)n_in, name);
     struct npu_weight *w = entry_add(s, name, quantised ? NPU_WEIGHT_I8 : NPU_WEIGHT_F16, 4, shape);
     if (!w) return no_memory(name, err);
-    if (s->format == NPU_FORMAT_NONE) {
+    if (is_packed) {
+        w->q = quantised ? data : NULL;
+        w->scale = quantised ? scale : NULL;
+        w->half = quantised ? NULL : data;
+        s->bytes += (uint64_t)n_in * (uint64_t)n_out * (quantised ? 1 : 2);
+    }
+    if (is_packed || s->format == NPU_FORMAT_NONE) {
         *out = w;
         return TERN_OK;
     }
     size_t cells = (size_t)n_in * (size_t)n_out; // both at most NPU_CHANNELS_MAX
     int8_t *q = quantised ? matrix_alloc(s, cells) : NULL;
     uint16_t *half = quantised ? arena_calloc(&s->arena, (size_t)n_out, 2) : matrix_alloc(s, cells * 2);
-    uint8_t *bytes = mem_alloc((size_t)row_bytes);
-    float *row = mem_alloc((size_t)n_in * sizeof(float));
-    bool fits = half && bytes && row && (q || !quantised);
-    for (int64_t i = 0; fits && i < n_out; i++) {
-        model_tensor_read(t, source_row(&cut, i), 0, n_in, bytes);
-        op_dequant_row(t->format, bytes, n_in, row);
-        for (int64_t j = 0; cut.factor != 0 && j < n_in; j++) row[j] *= cut.factor;
-        if (quantised)
-            row_quantise(row, n_in, s->format == NPU_FORMAT_I4 ? 7 : 127, q + i * n_in, &half[i]);
-        else
-            for (int64_t j = 0; j < n_in; j++) half[i * n_in + j] = f32_to_f16(row[j]);
-    }
+    size_t n_members = s->team ? (size_t)team_size(s->team) : 1;
+    uint8_t *bytes = mem_calloc(n_members, (size_t)row_bytes);
+    float *rows = mem_calloc(n_members, (size_t)n_in * sizeof(float));
+    bool fits = half && bytes && rows && (q || !quantised);
+    struct rows_job job = {.t = t,
+                           .cut = &cut,
+                           .n_in = n_in,
+                           .n_out = n_out,
+                           .levels = s->format == NPU_FORMAT_I4 ? 7 : 127,
+                           .q = q,
+                           .half = half,
+                           .bytes = bytes,
+                           .rows = rows,
+                           .row_bytes = (size_t)row_bytes};
+    if (fits && s->team)
+        team_run(s->team, rows_member, &job);
+    else if (fits)
+        rows_member(&job, &(struct team_member){.n = 1});
     mem_free(bytes);
-    mem_free(row);
+    mem_free(rows);
     if (!fits) {
         s->n--; // the entry without values
         return no_memory(name, err);

@@ -23,9 +23,14 @@ enum tern_status npu_store_create(struct npu_store **out, const struct model *m,
 void npu_store_free(struct npu_store *s); // NULL is fine
 const struct model *npu_store_model(const struct npu_store *s);
 // For packers: each matrix is made in the memory that sink gives for it, whole before it is asked for the next one, and
-// owned by whoever gave it; npu_store_point says where the values of int8 constant i are then.
+// owned by whoever gave it. Its number is that of the last constant.
 void npu_store_sink_set(struct npu_store *s, void *(*sink)(void *arg, size_t bytes), void *arg);
-void npu_store_point(struct npu_store *s, int i, const int8_t *q);
+void npu_store_team_set(struct npu_store *s, struct team *team); // shares the rows of a matrix out; NULL: this thread
+// For packs: matrices that find knows are not made but point to what it gives (scale: of int8 formats).
+void npu_store_source_set(struct npu_store *s,
+                          bool (*find)(void *arg, const char *name, int64_t n_out, int64_t n_in, const void **data,
+                                       const uint16_t **scale),
+                          void *arg);
 uint64_t npu_store_bytes(const struct npu_store *s);
 // All constants so far, in the order they were made: for packers.
 int npu_store_count(const struct npu_store *s);

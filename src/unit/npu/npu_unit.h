@@ -5,9 +5,10 @@
 // saved sessions and commits work as on any unit, a window may begin at any position, and a larger bucket is entered
 // without moving anything. A program holds one list for each bucket; a step takes the smallest that holds its context.
 #pragma once
+#include "unit/host_buffer.h"
 #include "unit/npu/npu_backend.h"
 #include "unit/npu/npu_eval.h"
-#include "unit/npu/npu_store.h"
+#include "unit/npu/npu_pack.h"
 #include "unit/npu/oplist_lower.h"
 #include "unit/unit.h"
 
@@ -16,11 +17,12 @@
 #define NPU_SEQS_MAX 32 // sequences with frames in one step
 #define NPU_BUCKETS_MAX 8
 #define NPU_BUCKET_FIRST 256
+#define NPU_KEY_MAX 512
 #define NPU_CTX_DEFAULT 4096 // largest bucket; TERN_NPU_CTX overrides
 #define NPU_CTX_MAX (NPU_AXIS_MAX - NPU_WINDOW_MAX)
 
 struct unit {
-    struct unit_base base;
+    struct host_unit host; // counts buffers, weights, programs
     const struct npu_rules *rules;
     const struct npu_kernels *kernels;
     enum npu_format format; // asked for; NPU_FORMAT_NONE: by the class
@@ -28,39 +30,59 @@ struct unit {
     char scales[NPU_PATH_MAX]; // file behind the "@" of the variant, else TERN_NPU_SCALES; "": none
     struct team *team;
     int n_threads;
-    char detail[192];
-    char placed[512]; // detail, and where the runtime put the programs compiled last; "": none yet
+    char detail[320], named[192]; // for people; without what a set chose
+    char placed[768];             // detail, and where the runtime put the program that ran first lately; "": none yet
     const struct npu_backend_driver *remote_driver; // of a variant that is a back end (pack_unit.c), or NULL
     struct npu_backend *remote;
-    float *scratch; // of all programs: one runs at a time
+    struct npu_opener *opener; // over a back end
+    float *scratch;            // of all programs: one runs at a time
     uint64_t scratch_bytes;
-    int n_alive; // buffers, weights, programs
     uint64_t serial;
     struct unit_counters counters;
 };
-struct unit_buffer {
-    uint8_t *host;
-    uint64_t bytes;
-    bool owned;
+struct npu_choice_bucket {
+    int bucket, chunks;
+    double plain_ms, chunks_ms; // of a verify step of 64 rows
+};
+struct npu_choice { // what a compiled set chose (pack_choice.h)
+    char key[65], model[72], backend[64];
+    bool whole; // every program compiled
+    int window;
+    int n;
+    struct npu_choice_bucket buckets[NPU_BUCKETS_MAX]; // rising
 };
 struct unit_weights {
     const struct model *model;
     enum prog_class numerics;
     struct npu_store *store;
+    struct npu_pack pack; // of the store's matrices, when they are mapped
+    char cache_note[PACK_NOTE_MAX];
     struct npu_scales scales;
     struct npu_calibration *calibration; // owns what scales point to
     double *rope_freq;                   // [head_dim / 2]
+    struct npu_choice choice;
+    struct npu_variant *variants; // of all programs
 };
-struct npu_variant { // one bucket
+// A list that was lowered, and what runs it. Programs that need the same list share it: their windows are rounded up
+// to whole blocks.
+struct npu_variant {
+    struct npu_variant *next;
+    int n_users;
+    char key[NPU_KEY_MAX]; // everything that decides the list
     int bucket;
     struct npu_list *list;
-    struct npu_eval *eval;     // over a back end: only the memory of inputs and outputs
-    struct npu_remote *remote; // the list compiled by the back end, or NULL
+    struct npu_eval *eval; // over a back end: only the memory of inputs and outputs
+    uint64_t bytes;
+    // Over a back end, by npu_opener.c: compiled when a step needs it, or shortly before.
+    enum { NPU_CLOSED, NPU_ASKED, NPU_OPENED, NPU_FAILED } state;
+    struct npu_remote *remote;
+    bool told; // in the unit's `placed`
+    struct tern_err why;
 };
 struct unit_program {
     const struct prog *prog;
     struct unit_weights *weights;
-    struct npu_variant variants[NPU_BUCKETS_MAX]; // rising
+    struct npu_variant *variants[NPU_BUCKETS_MAX]; // rising buckets
     int n_variants;
     int *state_index; // [n_layers] of the program's pools, by layer; -1
     uint64_t bytes;
@@ -71,8 +93,11 @@ enum tern_status npu_program_compile(struct unit *u, struct unit_program **out, 
                                      struct unit_weights *w, struct tern_err *err);
 void npu_program_free(struct unit *u, struct unit_program *p);
 bool npu_program_estimate(const struct unit *u, const struct prog *p, uint64_t *bytes);
-// Buckets of a model on this machine, rising.
-int npu_buckets(const struct model *m, int out[NPU_BUCKETS_MAX]);
+// Buckets of a model on this machine, rising: those of its set (NULL: none), else powers of two up to TERN_NPU_CTX.
+int npu_buckets(const struct model *m, const struct npu_choice *c, int out[NPU_BUCKETS_MAX]);
+// The list of a program for a bucket; its name tells window, bucket and form ("argmax_64_256").
+enum tern_status npu_program_list(struct npu_list **out, const struct prog *p, struct npu_store *s,
+                                  const struct npu_scales *scales, int bucket, int n_chunks, struct tern_err *err);
 
 // npu_calibrate.c
 struct npu_calibration;
@@ -89,7 +114,8 @@ enum tern_status npu_scales_read(struct npu_calibration *c, const char *path, st
 struct npu_call {
     struct unit *u;
     struct unit_program *p;
-    const struct npu_variant *v;
+    struct npu_variant *v;
+    int columns; // of the cache that it needs
     const struct step *s;
     int column[STEP_SEQS_MAX]; // first cache column of each sequence; -1: it has none
     int frame[STEP_SEQS_MAX];  // first frame column; -1
@@ -108,6 +134,15 @@ void npu_commit(const struct unit_program *p, const struct step *s);
 bool npu_remote_is(const char *variant); // does it begin with a back end's name?
 enum tern_status npu_remote_open(struct unit *u, const char *variant, int n_threads, struct tern_err *err);
 void npu_remote_close(struct unit *u);
-enum tern_status npu_remote_make(struct unit *u, struct npu_variant *v, uint64_t *bytes, struct tern_err *err);
+const char *npu_backend_label(const struct unit *u); // "ort", or the rule set
+uint64_t npu_remote_bytes(const struct npu_list *l); // of its inputs and outputs, for the back end
+enum tern_status npu_remote_make(struct unit *u, struct npu_variant *v, struct tern_err *err);
 void npu_remote_free(struct unit *u, struct npu_variant *v);
-enum tern_status npu_remote_run(struct unit *u, const struct npu_variant *v, struct tern_err *err);
+enum tern_status npu_remote_run(struct unit *u, struct npu_variant *v, struct tern_err *err);
+
+// npu_opener.c: compiles lists for the back end on a thread of its own, because a step allocates nothing.
+enum tern_status npu_opener_create(struct npu_opener **out, struct unit *u, struct tern_err *err);
+void npu_opener_free(struct npu_opener *o);                                                          // NULL is fine
+enum tern_status npu_opener_need(struct npu_opener *o, struct npu_variant *v, struct tern_err *err); // waits
+void npu_opener_ask(struct npu_opener *o, struct npu_variant *v); // soon needed: begins, unless it has other work
+void npu_opener_settle(struct npu_opener *o, const struct npu_variant *v); // until nothing works on it

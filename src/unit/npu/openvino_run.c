@@ -154,6 +154,7 @@ static enum tern_status run(struct npu_binding *binding, struct tern_err *err) {
 const struct npu_backend_driver npu_openvino_backend = {
     .name = "openvino",
     .title = "OpenVINO",
+    .opens_beside = true,
     .open = openvino_open,
     .close = openvino_close,
     .compile = compile,

@@ -166,6 +166,8 @@ static enum tern_status run(struct npu_binding *binding, struct tern_err *err) {
 const struct npu_backend_driver npu_ort_backend = {
     .name = "ort",
     .title = "ONNX Runtime",
+    .opens_beside = true,
+    .shares_weights = true,
     .open = ort_open,
     .close = ort_close,
     .compile = compile,

@@ -1,40 +1,53 @@
-// Programs compiled ahead: weights.bin, programs.json and, for Core AI, model.aimodel in a folder.
+// Sets: a model's programs compiled ahead for a back end, its weights packed, and what was measured and chosen.
 //
-// weights.bin holds every int8 matrix once, 64-byte aligned, in the order in which lowering asks for them. Each is
-// quantised in one buffer and written before the next one is made, so packing needs the memory of one matrix; then the
-// file is mapped and the weights are its pages. What is made depends on nothing but the model, the lists and the
-// runtime: their digest is the key in programs.json, and a folder with that key is not made again.
+// A set holds what the engine asks for: windows of 32 and 64 rows, without a head, with argmax and with logits, for
+// each bucket. Attention is timed in both forms, plain and in chunks, and each bucket takes the cheaper; windows of 32,
+// 64, 96 and 128 rows are timed as steps that verify a tree, and the one with most accepted tokens a second is named.
+// Weights are the pack that the engine maps (npu_pack.c). What is made depends on nothing but the model, the lists and
+// the runtime: their digest is the key in programs.json, and a folder with that key is not made again.
 #include "unit/npu/coreai_int.h"
-#include "unit/npu/npu_unit.h"
+#include "unit/npu/pack_buckets.h"
+#include "unit/npu/pack_choice.h"
 #include "unit/npu/pack_list.h"
+#include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 
 #define PATH_LEN_MAX 4096
-#define COMPILE_WINDOW 64
-#define COMPILE_PICK 32
-#define COMPILE_LISTS_MAX (3 * NPU_BUCKETS_MAX)
-#define COMPILE_RUNS 3 // the fastest is reported; one on Apple's interpreter, which takes seconds
+#define SET_WINDOW 64 // of chunk measurements
+#define SET_LISTS_MAX (6 * NPU_BUCKETS_MAX)
+#define SET_RUNS 3         // the fastest is reported; one of the evaluator and of Apple's interpreter
+#define CHUNKS_MARGIN 1.05 // what is not measurably cheaper does not change the bits
 #define MANIFEST_MAX ((size_t)16 << 20)
-#define WEIGHT_ALIGN 64
 
-struct compile {
+static const int windows[] = {32, 64, 96, 128};
+static const struct {
+    const char *name;
+    uint32_t outputs;
+} gives[] = {{"fill", 0}, {"argmax", PROG_OUT_ARGMAX}, {"logits", PROG_OUT_LOGITS}};
+#define N_WINDOWS ((int)ARRAY_LEN(windows))
+#define N_GIVES ((int)ARRAY_LEN(gives))
+
+struct set {
     const struct model *m;
     const struct unit_npu_compile_options *o;
-    const struct npu_backend_driver *driver;
+    const struct npu_backend_driver *driver; // NULL: the evaluator
+    const struct npu_rules *rules;
+    struct npu_backend *backend;
+    struct team *team;
+    struct npu_calibration *calibration;
+    struct npu_scales scales;
+    struct npu_pack pack;
     struct npu_store *store;
-    struct prog *progs[3]; // fill, last, verify
-    const struct npu_list *lists[COMPILE_LISTS_MAX];
+    struct prog *progs[4][3]; // [windows][gives]; of windows above 64 argmax alone
+    struct npu_list *lists[SET_LISTS_MAX];
+    struct npu_compiled *open[SET_LISTS_MAX]; // kept where weights are shared, to know their memory
     int n_lists;
-    // weights.bin
-    struct os_writer w;
-    void *matrix; // being made
-    size_t matrix_bytes, matrix_cap;
-    uint64_t offset; // of it
-    struct os_map map;
-    bool failed;
-    struct tern_err why;
+    int buckets[NPU_BUCKETS_MAX], n_buckets;
+    struct npu_choice choice;
+    double window_ms[4];
+    char dir[PATH_LEN_MAX];
     struct tern_err *err;
-    char key[65];
 };
 
 static enum tern_status path_join(char out[PATH_LEN_MAX], const char *dir, const char *name, struct tern_err *err) {
@@ -42,140 +55,118 @@ static enum tern_status path_join(char out[PATH_LEN_MAX], const char *dir, const
     return err_set(err, TERN_INVALID_ARGUMENT, "'%s' is too long for a path", dir);
 }
 
-static enum tern_status progs_build(struct compile *c) {
-    const uint32_t outputs[] = {0, PROG_OUT_ARGMAX, PROG_OUT_ARGMAX};
-    const int n_out[] = {0, COMPILE_PICK, -1};
-    for (int i = 0; i < 3; i++) {
-        struct prog_spec spec = {.kind = PROG_WHOLE,
-                                 .numerics = PROG_CLASS_INT8,
-                                 .kv_type = OP_KV_F16,
-                                 .window = COMPILE_WINDOW,
-                                 .n_out_max = n_out[i],
-                                 .outputs = outputs[i]};
-        TRY(prog_build(&c->progs[i], c->m, &spec, c->err));
-    }
-    return TERN_OK;
+PRINTF_LIKE(2, 3) static void note(const struct set *c, const char *fmt, ...) {
+    char text[256];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (c->o->on_note) c->o->on_note(c->o->arg, text);
 }
 
-static void lists_free(struct compile *c) {
-    for (int i = 0; i < c->n_lists; i++) npu_list_free((struct npu_list *)(uintptr_t)c->lists[i]);
-    c->n_lists = 0;
-}
-
-// Every program for every bucket, over the store that is there.
-static enum tern_status lists_make(struct compile *c) {
-    static const char *const names[] = {"fill", "last", "verify"};
-    int buckets[NPU_BUCKETS_MAX], n = npu_buckets(c->m, buckets);
-    lists_free(c);
-    for (int b = 0; b < n; b++)
-        for (int i = 0; i < 3; i++) {
-            char name[NPU_NAME_MAX];
-            struct npu_list *l = NULL;
-            snprintf(name, sizeof name, "%s_%d", names[i], buckets[b]);
-            struct npu_lower_options o = {.name = name,
-                                          .window = COMPILE_WINDOW,
-                                          .bucket = buckets[b],
-                                          .n_chunks = 1,
-                                          .n_frames = c->m->hyper.conv_len > 0 ? NPU_BLOCK : 0,
-                                          .n_pick = i == 1 ? COMPILE_PICK : 0};
-            TRY(npu_lower(&l, c->progs[i], c->store, &o, c->err));
-            c->lists[c->n_lists++] = l;
+static enum tern_status progs_build(struct set *c) {
+    for (int w = 0; w < N_WINDOWS; w++)
+        for (int g = 0; g < N_GIVES; g++) {
+            struct prog_spec spec = {.kind = PROG_WHOLE,
+                                     .numerics = PROG_CLASS_INT8,
+                                     .kv_type = OP_KV_F16,
+                                     .window = windows[w],
+                                     .n_out_max = gives[g].outputs ? -1 : 0,
+                                     .outputs = gives[g].outputs};
+            if (windows[w] <= SET_WINDOW || gives[g].outputs == PROG_OUT_ARGMAX)
+                TRY(prog_build(&c->progs[w][g], c->m, &spec, c->err));
         }
     return TERN_OK;
 }
 
-static enum tern_status key_make(struct compile *c, const struct npu_backend_info *info) {
+static void lists_free(struct set *c) {
+    for (int i = 0; i < c->n_lists; i++) {
+        if (c->open[i]) c->driver->free(c->open[i]);
+        c->open[i] = NULL;
+        npu_list_free(c->lists[i]);
+    }
+    c->n_lists = 0;
+}
+
+// Every program of the set, over the store that is there.
+static enum tern_status lists_make(struct set *c) {
+    lists_free(c);
+    for (int b = 0; b < c->n_buckets; b++)
+        for (int w = 0; windows[w] <= SET_WINDOW; w++)
+            for (int g = 0; g < N_GIVES; g++) {
+                int chunks = npu_choice_chunks(&c->choice, c->buckets[b], windows[w]);
+                TRY(npu_program_list(&c->lists[c->n_lists], c->progs[w][g], c->store, &c->scales, c->buckets[b], chunks,
+                                     c->err));
+                c->n_lists++;
+            }
+    return TERN_OK;
+}
+
+static const char *label(const struct set *c) { return c->driver ? c->driver->name : c->rules->name; }
+
+static enum tern_status key_make(struct set *c) {
+    static const struct npu_backend_info none = {.version = "", .provider = ""};
+    const struct npu_backend_info *info = c->backend ? &npu_backend_base_of(c->backend)->info : &none;
     struct buf json;
     struct sha256 s;
     uint8_t digest[32];
-    const char *const parts[] = {"tern npu programs 1", c->m->digest, c->driver->name, info->version, info->provider};
+    const char *const parts[] = {"tern npu set 2", c->m->digest, label(c), info->version, info->provider};
     buf_init(&json, COREAI_TEMPLATE_TEXT_MAX);
-    if (!npu_lists_json(&json, c->lists, c->n_lists)) {
+    if (!npu_lists_json(&json, (const struct npu_list *const *)c->lists, c->n_lists)) {
         buf_release(&json);
         return err_set(c->err, TERN_NO_MEMORY, "no memory for the text of %d programs", c->n_lists);
     }
     sha256_init(&s);
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) sha256_update(&s, parts[i], strlen(parts[i]) + 1);
+    sha256_update(&s, &c->pack.wanted.variant, sizeof c->pack.wanted.variant);
+    if (c->o->steps) sha256_update(&s, c->o->steps, (size_t)c->o->n_steps * sizeof *c->o->steps);
     sha256_update(&s, json.data, json.len);
     sha256_final(&s, digest);
-    sha256_hex(digest, c->key);
+    sha256_hex(digest, c->choice.key);
     enum tern_status status = TERN_OK;
     char path[PATH_LEN_MAX];
     if (c->driver == &npu_coreai_backend) { // what make_template.py reads
-        status = path_join(path, c->o->dir, "lists.json", c->err);
+        status = path_join(path, c->dir, "lists.json", c->err);
         if (status == TERN_OK) status = file_write_atomic(path, json.data, json.len, c->err);
     }
     buf_release(&json);
     return status;
 }
 
-// Does the folder hold these programs, whole?
-static bool is_there(const struct compile *c) {
-    char path[PATH_LEN_MAX], want[96];
-    struct buf text;
-    struct os_stat st;
-    buf_init(&text, MANIFEST_MAX);
-    snprintf(want, sizeof want, "{\"key\":\"%s\",\"whole\":true", c->key);
-    bool same = path_join(path, c->o->dir, "programs.json", NULL) == TERN_OK &&
-                file_read_all(&text, path, NULL) == TERN_OK && str_starts(buf_str(&text), str_from(want));
-    buf_release(&text);
-    return same && path_join(path, c->o->dir, "weights.bin", NULL) == TERN_OK && os_stat_get(&st, path) && st.is_file;
-}
-
-// ------------------------------------------------------------------------------------------------------- weights.bin
-
-static enum tern_status matrix_flush(struct compile *c) {
-    static const uint8_t zeros[WEIGHT_ALIGN];
-    size_t pad = (WEIGHT_ALIGN - c->matrix_bytes % WEIGHT_ALIGN) % WEIGHT_ALIGN;
-    if (c->matrix_bytes == 0) return TERN_OK;
-    TRY(writer_put(&c->w, c->matrix, c->matrix_bytes, c->err));
-    TRY(writer_put(&c->w, zeros, pad, c->err));
-    c->matrix_bytes = 0;
-    return TERN_OK;
-}
-
-static void *matrix_next(void *arg, size_t bytes) {
-    struct compile *c = arg;
-    if (c->failed || matrix_flush(c) != TERN_OK) {
-        if (!c->failed && c->err) c->why = *c->err; // the store says only that it has no memory
-        c->failed = true;
-        return NULL;
-    }
-    if (bytes > c->matrix_cap) {
-        if (c->matrix) mem_unmap(c->matrix, c->matrix_cap);
-        c->matrix = mem_map(bytes);
-        c->matrix_cap = c->matrix ? bytes : 0;
-        if (!c->matrix) return NULL;
-    }
-    c->matrix_bytes = bytes;
-    return c->matrix;
-}
-
-static enum tern_status weights_write(struct compile *c) {
+// Does the folder hold this set, whole?
+static bool is_there(struct set *c) {
     char path[PATH_LEN_MAX];
-    TRY(path_join(path, c->o->dir, "weights.bin", c->err));
-    TRY(writer_open(&c->w, path, c->err));
-    npu_store_sink_set(c->store, matrix_next, c);
-    enum tern_status status = lists_make(c);
-    if (status == TERN_OK) status = matrix_flush(c);
-    if (c->matrix) mem_unmap(c->matrix, c->matrix_cap);
-    c->matrix = NULL;
-    if (status != TERN_OK) {
-        writer_abort(&c->w);
-        if (c->failed && c->err) *c->err = c->why;
-        return c->failed && c->err ? c->err->code : status;
+    struct npu_choice found;
+    struct buf text;
+    buf_init(&text, MANIFEST_MAX);
+    bool same = path_join(path, c->dir, NPU_SET_PROGRAMS, NULL) == TERN_OK &&
+                file_read_all(&text, path, NULL) == TERN_OK &&
+                npu_choice_parse(&found, buf_str(&text), path, NULL) == TERN_OK &&
+                strcmp(found.key, c->choice.key) == 0 && found.whole;
+    buf_release(&text);
+    if (!same) return false;
+    if (!c->o->dir) return pack_cache_has(&c->pack.wanted);
+    return path_join(path, c->dir, NPU_SET_FILE, NULL) == TERN_OK &&
+           pack_file_verify(path, &c->pack.wanted, NULL) == TERN_OK;
+}
+
+static enum tern_status weights_open(struct set *c) {
+    char path[PATH_LEN_MAX], why[PACK_NOTE_MAX] = "";
+    bool made = true;
+    uint64_t start = clock_ns();
+    if (c->o->dir) {
+        TRY(path_join(path, c->dir, NPU_SET_FILE, c->err));
+        TRY(npu_pack_write(&c->pack, path, c->err));
+        TRY(npu_pack_open(&c->pack, path, c->err));
+    } else if (!npu_pack_from_cache(&c->pack, &made, why)) {
+        return err_set(c->err, TERN_IO, "%s; -o DIR puts the set elsewhere", why);
     }
-    TRY(writer_commit(&c->w, c->err));
-    TRY(map_open(&c->map, path, c->err));
-    uint64_t at = 0;
-    for (int i = 0; i < npu_store_count(c->store); i++) {
-        const struct npu_weight *w = npu_store_get(c->store, i);
-        uint64_t bytes = (uint64_t)w->shape[0] * (uint64_t)w->shape[1];
-        if (w->kind != NPU_WEIGHT_I8) continue;
-        npu_store_point(c->store, i, (const int8_t *)c->map.data + at);
-        at += (bytes + WEIGHT_ALIGN - 1) / WEIGHT_ALIGN * WEIGHT_ALIGN;
-    }
-    return TERN_OK;
+    char bytes[24];
+    note(c, "weights: %s, %s in %.1f s", bytes_format(c->pack.wanted.payload_bytes, bytes),
+         made ? "quantised and written" : "mapped", (double)(clock_ns() - start) * 1e-9);
+    npu_store_free(c->store);
+    c->store = NULL;
+    return npu_pack_store(&c->pack, &c->store, c->err);
 }
 
 // ---------------------------------------------------------------------------------------------------------- programs
@@ -189,13 +180,28 @@ static void **zero_buffers(struct arena *a, const struct npu_list *l, const int 
     return out;
 }
 
-// Compiles and runs one list; its milliseconds.
-static enum tern_status program_try(struct compile *c, struct npu_backend *b, const struct npu_list *l, double *ms,
-                                    char note[256]) {
+static enum tern_status evaluator_try(struct set *c, const struct npu_list *l, double *ms, char where[256]) {
+    struct npu_eval *e = NULL;
+    struct npu_eval_options o = {.rules = c->rules, .team = c->team};
+    TRY(npu_eval_create(&e, l, &o, c->err));
+    for (int i = 0; i < l->n_inputs; i++)
+        memset(npu_eval_at(e, l->inputs[i]), 0, (size_t)npu_tensor_len(&l->tensors[l->inputs[i]]) * sizeof(float));
+    uint64_t start = clock_ns();
+    npu_eval_run(e);
+    *ms = (double)(clock_ns() - start) * 1e-6;
+    snprintf(where, 256, "evaluator: %d operations", l->n_ops);
+    npu_eval_free(e);
+    return TERN_OK;
+}
+
+// Compiles and runs one list: its milliseconds. *kept: the compiled list, for the caller, or NULL.
+static enum tern_status program_try(struct set *c, const struct npu_list *l, struct npu_compiled **kept, double *ms,
+                                    char where[256]) {
     struct npu_compiled *compiled = NULL;
     struct npu_binding *binding = NULL;
     struct arena a;
     enum tern_status status;
+    if (!c->driver) return evaluator_try(c, l, ms, where);
     arena_init(&a, 0);
     struct npu_buffers io = {.inputs = zero_buffers(&a, l, l->inputs, l->n_inputs),
                              .outputs = zero_buffers(&a, l, l->outputs, l->n_outputs)};
@@ -203,10 +209,10 @@ static enum tern_status program_try(struct compile *c, struct npu_backend *b, co
         status = err_set(c->err, TERN_NO_MEMORY, "no memory for the buffers of %s", l->name);
         goto done;
     }
-    TRY_GOTO(c->driver->compile(b, &compiled, l, c->err), done);
+    TRY_GOTO(c->driver->compile(c->backend, &compiled, l, c->err), done);
     TRY_GOTO(c->driver->bind(compiled, &binding, &io, c->err), done);
-    snprintf(note, 256, "%s", npu_compiled_base_of(compiled)->placement.detail);
-    for (int i = 0; i < (c->driver == &npu_coreai_backend ? 1 : COMPILE_RUNS); i++) {
+    snprintf(where, 256, "%s", npu_compiled_base_of(compiled)->placement.detail);
+    for (int i = 0; i < (c->driver == &npu_coreai_backend ? 1 : SET_RUNS); i++) {
         uint64_t start = clock_ns();
         TRY_GOTO(c->driver->run(binding, c->err), done);
         double t = (double)(clock_ns() - start) * 1e-6;
@@ -214,107 +220,301 @@ static enum tern_status program_try(struct compile *c, struct npu_backend *b, co
     }
 done:
     if (binding) c->driver->unbind(binding);
-    if (compiled) c->driver->free(compiled);
+    if (kept && status == TERN_OK)
+        *kept = compiled;
+    else if (compiled)
+        c->driver->free(compiled);
     arena_release(&a);
     return status;
 }
 
-static enum tern_status manifest_write(struct compile *c, const struct buf *rows, bool whole) {
+// A program that is measured and not kept.
+static enum tern_status program_time(struct set *c, const struct prog *p, int bucket, int n_chunks, double *ms) {
+    struct npu_list *l = NULL;
+    char where[256];
+    TRY(npu_program_list(&l, p, c->store, &c->scales, bucket, n_chunks, c->err));
+    enum tern_status status = program_try(c, l, NULL, ms, where);
+    if (status != TERN_OK) err_prefix(c->err, "%s", l->name);
+    npu_list_free(l);
+    return status;
+}
+
+// Plain attention below one bucket and chunks from it on: the division with the least sum over all buckets, where
+// chunks count as CHUNKS_MARGIN more than measured.
+static void switch_choose(struct npu_choice *k) {
+    int best = k->n;
+    double least = INFINITY;
+    for (int at = 0; at <= k->n; at++) {
+        double sum = 0;
+        for (int b = 0; b < k->n; b++)
+            sum += b < at || k->buckets[b].chunks_ms <= 0 ? k->buckets[b].plain_ms
+                                                          : k->buckets[b].chunks_ms * CHUNKS_MARGIN;
+        if (sum <= least) best = at, least = sum;
+    }
+    for (int b = 0; b < k->n; b++) k->buckets[b].chunks = b >= best && k->buckets[b].chunks_ms > 0 ? NPU_CHUNKS : 1;
+}
+
+static enum tern_status chunks_choose(struct set *c) {
+    c->choice.n = 0;
+    for (int b = 0; b < c->n_buckets; b++) {
+        struct npu_choice_bucket *k = &c->choice.buckets[b];
+        *k = (struct npu_choice_bucket){.bucket = c->buckets[b], .chunks = 1};
+        TRY(program_time(c, c->progs[1][1], k->bucket, 1, &k->plain_ms));
+        if ((k->bucket + SET_WINDOW) / NPU_BLOCK >= NPU_CHUNKS)
+            TRY(program_time(c, c->progs[1][1], k->bucket, NPU_CHUNKS, &k->chunks_ms));
+        note(c, "bucket %d: plain attention %.1f ms, %d chunks %.1f ms", k->bucket, k->plain_ms, NPU_CHUNKS,
+             k->chunks_ms);
+        c->choice.n = b + 1;
+    }
+    switch_choose(&c->choice);
+    return TERN_OK;
+}
+
+static void buckets_text(const int *buckets, int n, char out[128]) {
+    size_t at = 0;
+    for (int i = 0; i < n && at < 100; i++) at += (size_t)snprintf(out + at, 128 - at, " %d", buckets[i]);
+}
+
+// As many buckets as the powers of two have, where the recorded contexts want them.
+static enum tern_status buckets_choose(struct set *c) {
+    struct npu_buckets_cost points[NPU_BUCKETS_MAX];
+    int out[NPU_BUCKETS_MAX], n = c->n_buckets;
+    char text[128];
+    for (int i = 0; i < n; i++)
+        points[i] =
+            (struct npu_buckets_cost){c->buckets[i], c->choice.buckets[i].chunks > 1 ? c->choice.buckets[i].chunks_ms
+                                                                                     : c->choice.buckets[i].plain_ms};
+    int n_out = npu_buckets_choose(c->o->steps, c->o->n_steps, points, n, c->buckets[n - 1], n, out);
+    if (n_out == 0) return err_set(c->err, TERN_NO_MEMORY, "no memory to choose buckets");
+    buckets_text(c->buckets, n, text);
+    note(c, "powers of two:%s: %.2f ms a step expected", text,
+         npu_buckets_ms(c->o->steps, c->o->n_steps, points, n, c->buckets, n));
+    buckets_text(out, n_out, text);
+    note(c, "buckets:%s: %.2f ms a step expected", text,
+         npu_buckets_ms(c->o->steps, c->o->n_steps, points, n, out, n_out));
+    bool same = n_out == n && memcmp(out, c->buckets, (size_t)n * sizeof *out) == 0;
+    memcpy(c->buckets, out, (size_t)n_out * sizeof *out);
+    c->n_buckets = n_out;
+    return same ? TERN_OK : chunks_choose(c);
+}
+
+// Tokens that a verified tree of n drafts brings, by the logarithm of n between measured trees: 100 prompts of pico and
+// its drafter (doc/speculation.md); more than 46 drafts bring nothing more.
+static double tree_tokens(int n) {
+    static const struct { double log2n, tokens; } at[] = {{0, 1.85}, {3, 3.53}, {5.5236, 4.41}};
+    double l = 0;
+    for (int k = n; k > 1; k /= 2) l++;
+    l += n > 0 ? (double)n / (double)(1 << (int)l) - 1 : 0; // between powers of two as good as a logarithm
+    int i = l < at[1].log2n ? 0 : 1;
+    double part = MIN((l - at[i].log2n) / (at[i + 1].log2n - at[i].log2n), 1);
+    return at[i].tokens + part * (at[i + 1].tokens - at[i].tokens);
+}
+
+static enum tern_status window_choose(struct set *c) {
+    int bucket = c->buckets[MIN(1, c->n_buckets - 1)], best = 0;
+    double rate[4];
+    for (int w = 0; w < N_WINDOWS; w++) {
+        int chunks = npu_choice_chunks(&c->choice, bucket, windows[w]);
+        TRY(program_time(c, c->progs[w][1], bucket, chunks, &c->window_ms[w]));
+        rate[w] = tree_tokens(windows[w] - 1) / c->window_ms[w] * 1000;
+        if (rate[w] > rate[best]) best = w;
+    }
+    c->choice.window = windows[best];
+    for (int w = 0; w < N_WINDOWS; w++)
+        note(c, "window %d: %.1f ms, %.2f ms a row, %.1f tokens a second of a full tree%s", windows[w], c->window_ms[w],
+             c->window_ms[w] / windows[w], rate[w], w == best ? ": the cheapest" : "");
+    for (int w = 0; w < N_WINDOWS; w++)
+        if (w != best)
+            note(c, "window %d is ruled out: %.2f of the tokens a second of window %d", windows[w],
+                 rate[w] / rate[best], windows[best]);
+    return TERN_OK;
+}
+
+static void choice_put(struct json_writer *w, const struct set *c) {
+    json_write_key(w, "window");
+    json_write_int(w, c->choice.window);
+    json_write_key(w, "windows");
+    json_write_array(w);
+    for (int i = 0; i < N_WINDOWS && c->window_ms[i] > 0; i++) {
+        json_write_object(w);
+        json_write_key(w, "window");
+        json_write_int(w, windows[i]);
+        json_write_key(w, "ms");
+        json_write_f64(w, c->window_ms[i]);
+        json_write_object_end(w);
+    }
+    json_write_array_end(w);
+    json_write_key(w, "buckets");
+    json_write_array(w);
+    for (int i = 0; i < c->choice.n; i++) {
+        const struct npu_choice_bucket *b = &c->choice.buckets[i];
+        json_write_object(w);
+        json_write_key(w, "bucket");
+        json_write_int(w, b->bucket);
+        json_write_key(w, "chunks");
+        json_write_int(w, b->chunks);
+        json_write_key(w, "plain_ms");
+        json_write_f64(w, b->plain_ms);
+        json_write_key(w, "chunks_ms");
+        json_write_f64(w, b->chunks_ms);
+        json_write_object_end(w);
+    }
+    json_write_array_end(w);
+}
+
+static void text_put(struct json_writer *w, const char *key, const char *text) {
+    json_write_key(w, key);
+    json_write_str(w, str_from(text));
+}
+
+static enum tern_status manifest_write(struct set *c, const double *ms, bool whole) {
     char path[PATH_LEN_MAX];
     struct buf text;
+    struct json_writer w;
     buf_init(&text, MANIFEST_MAX);
-    buf_putf(&text, "{\"key\":\"%s\",\"whole\":%s,\"model\":\"%s\",\"backend\":\"%s\",\"programs\":[%.*s]}\n", c->key,
-             whole ? "true" : "false", c->m->digest, c->driver->name, (int)rows->len, rows->data ? rows->data : "");
-    enum tern_status status = path_join(path, c->o->dir, "programs.json", c->err);
-    if (status == TERN_OK && (text.failed || rows->failed)) status = err_set(c->err, TERN_NO_MEMORY, "no memory");
+    json_write_init(&w, &text);
+    json_write_object(&w);
+    json_write_key(&w, "version");
+    json_write_int(&w, NPU_SET_VERSION);
+    text_put(&w, "key", c->choice.key);
+    json_write_key(&w, "whole");
+    json_write_bool(&w, whole);
+    text_put(&w, "model", c->m->digest);
+    text_put(&w, "backend", label(c));
+    choice_put(&w, c);
+    json_write_key(&w, "programs");
+    json_write_array(&w);
+    for (int i = 0; i < c->n_lists; i++) {
+        json_write_object(&w);
+        text_put(&w, "name", c->lists[i]->name);
+        json_write_key(&w, "ms");
+        json_write_f64(&w, ms[i]);
+        json_write_object_end(&w);
+    }
+    json_write_array_end(&w);
+    json_write_object_end(&w);
+    enum tern_status status = path_join(path, c->dir, NPU_SET_PROGRAMS, c->err);
+    if (status == TERN_OK && text.failed) status = err_set(c->err, TERN_NO_MEMORY, "no memory");
     if (status == TERN_OK) status = file_write_atomic(path, text.data, text.len, c->err);
     buf_release(&text);
     return status;
 }
 
-static enum tern_status programs_make(struct compile *c, struct npu_backend *b) {
-    struct buf rows;
-    struct tern_err first = {0};
+static enum tern_status programs_make(struct set *c) {
+    struct tern_err first = {0}, here, *out = c->err;
     enum tern_status worst = TERN_OK;
-    struct tern_err *out = c->err, here;
-    buf_init(&rows, MANIFEST_MAX);
+    double ms[SET_LISTS_MAX] = {0};
+    bool keep = c->driver && c->driver->shares_weights;
+    uint64_t spent = 0;
     c->err = &here;
     for (int i = 0; i < c->n_lists; i++) {
-        double ms = 0;
-        char note[256] = "";
-        enum tern_status status = program_try(c, b, c->lists[i], &ms, note);
-        buf_putf(&rows, "%s{\"name\":\"%s\",\"ok\":%s,\"ms\":%.2f}", i > 0 ? "," : "", c->lists[i]->name,
-                 status == TERN_OK ? "true" : "false", ms);
+        char where[256] = "";
+        uint64_t start = clock_ns();
+        enum tern_status status = program_try(c, c->lists[i], keep ? &c->open[i] : NULL, &ms[i], where);
+        spent += clock_ns() - start;
         if (status != TERN_OK && worst == TERN_OK) {
             worst = status;
             err_set(&first, status, "%s: %s", c->lists[i]->name, here.message);
         }
         if (c->o->on_program)
-            c->o->on_program(c->o->arg, c->lists[i]->name, status == TERN_OK ? NULL : here.message, ms, note);
+            c->o->on_program(c->o->arg, c->lists[i]->name, status == TERN_OK ? NULL : here.message, ms[i], where);
     }
     c->err = out;
-    enum tern_status written = manifest_write(c, &rows, worst == TERN_OK);
-    buf_release(&rows);
+    char rss[24], weights[24];
+    if (keep)
+        note(c, "%d programs open: %s resident, %.2f of the weights (%s); compiled and run in %.1f s", c->n_lists,
+             bytes_format(os_rss(), rss), (double)os_rss() / (double)MAX(c->pack.wanted.payload_bytes, 1),
+             bytes_format(c->pack.wanted.payload_bytes, weights), (double)spent * 1e-9);
+    enum tern_status written = manifest_write(c, ms, worst == TERN_OK);
     if (worst != TERN_OK && out) *out = first;
     return worst != TERN_OK ? worst : written;
 }
 
-static enum tern_status asset_make(struct compile *c, char asset[PATH_LEN_MAX]) {
+static enum tern_status asset_make(struct set *c, char asset[PATH_LEN_MAX]) {
     char dir[PATH_LEN_MAX], text[PATH_LEN_MAX];
     struct os_stat st;
-    TRY(path_join(dir, c->o->dir, "template", c->err));
+    TRY(path_join(dir, c->dir, "template", c->err));
     if (c->o->template_dir) snprintf(dir, sizeof dir, "%s", c->o->template_dir);
-    TRY(path_join(asset, c->o->dir, "model.aimodel", c->err));
+    TRY(path_join(asset, c->dir, "model.aimodel", c->err));
     TRY(path_join(text, dir, "template.json", c->err));
     if (!os_stat_get(&st, text))
         return err_set(c->err, TERN_NOT_FOUND,
                        "no template for these programs in '%s'; make it once with: python3 "
                        "tools/coreai/make_template.py %s/lists.json %s (coreai-core, see tools/npu_packages.sh)",
-                       dir, c->o->dir, dir);
-    return coreai_fill(dir, asset, c->lists, c->n_lists, c->m->digest, c->err);
+                       dir, c->dir, dir);
+    return coreai_fill(dir, asset, (const struct npu_list *const *)c->lists, c->n_lists, c->m->digest, c->err);
 }
 
-static enum tern_status compile_run(struct compile *c, bool *was_there) {
-    struct npu_backend *b = NULL;
-    struct npu_backend_options o = {.provider = c->o->provider, .plugin = c->o->plugin, .n_threads = c->o->n_threads};
-    char asset[PATH_LEN_MAX];
-    enum tern_status status;
-    TRY(npu_lower_check(c->m, c->err));
-    TRY(progs_build(c));
-    TRY(os_mkdirs(c->o->dir, c->err));
-    TRY(c->driver->open(&b, &o, c->err));
-    TRY_GOTO(npu_store_create(&c->store, c->m, NPU_FORMAT_NONE, c->err), done);
-    TRY_GOTO(lists_make(c), done);
-    TRY_GOTO(key_make(c, &npu_backend_base_of(b)->info), done);
-    *was_there = is_there(c);
-    if (*was_there) goto done;
-    lists_free(c);
-    npu_store_free(c->store);
-    c->store = NULL;
-    TRY_GOTO(npu_store_create(&c->store, c->m, NPU_FORMAT_I8, c->err), done);
-    TRY_GOTO(weights_write(c), done);
-    if (c->driver == &npu_coreai_backend) { // the runtime opens what is filled now
-        TRY_GOTO(asset_make(c, asset), done);
-        c->driver->close(b);
-        b = NULL;
-        o.asset = asset;
-        TRY_GOTO(c->driver->open(&b, &o, c->err), done);
+static enum tern_status backend_start(struct set *c, const char *asset) {
+    struct npu_backend_options o = {
+        .provider = c->o->provider, .plugin = c->o->plugin, .n_threads = c->o->n_threads, .asset = asset};
+    struct team_options team = {.n_threads = c->o->n_threads};
+    if (!c->team) TRY(team_create(&c->team, &team, c->err));
+    if (!c->driver) return TERN_OK;
+    if (c->backend) c->driver->close(c->backend);
+    c->backend = NULL;
+    return c->driver->open(&c->backend, &o, c->err);
+}
+
+static enum tern_status set_dir_make(struct set *c) {
+    if (c->o->dir) {
+        if (strlen(c->o->dir) >= sizeof c->dir)
+            return err_set(c->err, TERN_INVALID_ARGUMENT, "'%s' is too long for a path", c->o->dir);
+        snprintf(c->dir, sizeof c->dir, "%s", c->o->dir);
+    } else if (!npu_set_dir(c->m, label(c), c->dir, sizeof c->dir)[0]) {
+        return err_set(c->err, TERN_NOT_FOUND,
+                       "no cache: neither XDG_CACHE_HOME nor HOME is set; -o DIR names a folder");
     }
-    status = programs_make(c, b);
-done:
-    if (b) c->driver->close(b);
-    return status;
+    return os_mkdirs(c->dir, c->err);
+}
+
+static enum tern_status set_run(struct set *c, bool *was_there) {
+    char asset[PATH_LEN_MAX], text[128];
+    const char *scales = env_get("TERN_NPU_SCALES");
+    TRY(npu_lower_check(c->m, c->err));
+    TRY(npu_calibration_create(&c->calibration, c->m->hyper.n_layers, c->err));
+    if (scales) TRY(npu_scales_read(c->calibration, scales, &c->scales, c->err));
+    TRY(progs_build(c));
+    TRY(set_dir_make(c));
+    TRY(backend_start(c, NULL));
+    c->n_buckets = npu_buckets(c->m, NULL, c->buckets);
+    TRY(npu_pack_init(&c->pack, c->m, NPU_FORMAT_I8, &c->scales, c->err));
+    c->pack.team = c->team;
+    TRY(npu_store_create(&c->store, c->m, NPU_FORMAT_NONE, c->err));
+    TRY(lists_make(c));
+    TRY(key_make(c));
+    *was_there = is_there(c);
+    if (*was_there) return TERN_OK;
+    lists_free(c);
+    TRY(weights_open(c));
+    if (c->driver == &npu_coreai_backend) { // the runtime opens what is filled now
+        TRY(lists_make(c));
+        TRY(asset_make(c, asset));
+        TRY(backend_start(c, asset));
+    } else {
+        TRY(chunks_choose(c));
+        if (c->o->steps) TRY(buckets_choose(c));
+        npu_choice_text(&c->choice, text, sizeof text);
+        note(c, "switch point: %s", text);
+        TRY(window_choose(c));
+        TRY(lists_make(c));
+    }
+    return programs_make(c);
 }
 
 enum tern_status unit_npu_compile(const struct model *m, const struct unit_npu_compile_options *o, bool *was_there,
                                   struct tern_err *err) {
-    struct compile c = {.m = m, .o = o, .map = {.fd = -1}, .err = err};
+    struct set c = {.m = m, .o = o, .err = err, .pack = {.map = {.fd = -1}}, .rules = npu_rules_find(o->backend)};
     *was_there = false;
-    TRY(npu_backend_find(&c.driver, o->backend, err));
-    enum tern_status status = compile_run(&c, was_there);
+    if (!c.rules) TRY(npu_backend_find(&c.driver, o->backend, err));
+    enum tern_status status = set_run(&c, was_there);
     lists_free(&c);
     npu_store_free(c.store);
-    for (int i = 0; i < 3; i++) prog_free(c.progs[i]);
-    if (c.map.data) map_close(&c.map);
+    npu_pack_release(&c.pack);
+    for (int w = 0; w < N_WINDOWS; w++)
+        for (int g = 0; g < N_GIVES; g++) prog_free(c.progs[w][g]);
+    npu_calibration_free(c.calibration);
+    if (c.backend) c.driver->close(c.backend);
+    if (c.team) team_free(c.team);
     return status;
 }

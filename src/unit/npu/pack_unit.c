@@ -37,12 +37,21 @@ enum tern_status npu_remote_open(struct unit *u, const char *variant, int n_thre
             "npu unit: Core AI runs programs compiled before: TERN_COREAI_ASSET=DIR/model.aimodel names what "
             "`tern compile --npu --backend coreai -o DIR` wrote");
     TRY(u->remote_driver->open(&u->remote, &o, err));
+    enum tern_status status = npu_opener_create(&u->opener, u, err);
+    if (status != TERN_OK) {
+        npu_remote_close(u);
+        return status;
+    }
     const struct npu_backend_info *info = &npu_backend_base_of(u->remote)->info;
-    snprintf(u->detail, sizeof u->detail, "%s %s on %s", u->remote_driver->title, info->version, info->provider);
+    snprintf(u->named, sizeof u->named, "%s %s on %s", u->remote_driver->title, info->version, info->provider);
     return TERN_OK;
 }
 
+const char *npu_backend_label(const struct unit *u) { return u->remote ? u->remote_driver->name : u->rules->name; }
+
 void npu_remote_close(struct unit *u) {
+    npu_opener_free(u->opener);
+    u->opener = NULL;
     if (u->remote) u->remote_driver->close(u->remote);
     u->remote = NULL;
 }
@@ -56,9 +65,15 @@ static void **buffers_make(struct npu_remote *r, const struct npu_list *l, const
     return out;
 }
 
-enum tern_status npu_remote_make(struct unit *u, struct npu_variant *v, uint64_t *bytes, struct tern_err *err) {
+uint64_t npu_remote_bytes(const struct npu_list *l) {
+    uint64_t n = 0;
+    for (int i = 0; i < l->n_inputs; i++) n += (uint64_t)npu_tensor_len(&l->tensors[l->inputs[i]]) * 2;
+    for (int i = 0; i < l->n_outputs; i++) n += (uint64_t)npu_tensor_len(&l->tensors[l->outputs[i]]) * 2;
+    return n;
+}
+
+enum tern_status npu_remote_make(struct unit *u, struct npu_variant *v, struct tern_err *err) {
     struct npu_remote *r = mem_calloc(1, sizeof *r);
-    enum tern_status status;
     if (!r) return err_set(err, TERN_NO_MEMORY, "npu unit: no memory for %s", v->list->name);
     v->remote = r;
     arena_init(&r->arena, 0);
@@ -67,15 +82,9 @@ enum tern_status npu_remote_make(struct unit *u, struct npu_variant *v, uint64_t
     if (!r->inputs || !r->outputs)
         return err_set(err, TERN_NO_MEMORY, "npu unit: no memory for the buffers of %s", v->list->name);
     struct npu_buffers io = {.inputs = r->inputs, .outputs = r->outputs};
-    status = u->remote_driver->compile(u->remote, &r->compiled, v->list, err);
-    if (status == TERN_OK) {
-        const struct npu_placement *p = &npu_compiled_base_of(r->compiled)->placement;
-        (void)snprintf(u->placed, sizeof u->placed, "%s; %s: %s, %d elsewhere", u->detail, v->list->name, p->detail,
-                       p->n_elsewhere);
-    }
+    enum tern_status status = u->remote_driver->compile(u->remote, &r->compiled, v->list, err);
     if (status == TERN_OK) status = u->remote_driver->bind(r->compiled, &r->binding, &io, err);
     if (status != TERN_OK) err_prefix(err, "bucket %d", v->bucket);
-    *bytes += r->arena.bytes_total;
     return status;
 }
 
@@ -110,7 +119,16 @@ static void halves_member(void *arg, const struct team_member *self) {
     }
 }
 
-enum tern_status npu_remote_run(struct unit *u, const struct npu_variant *v, struct tern_err *err) {
+// Where the runtime put a program, told with its first run.
+static void placement_tell(struct unit *u, struct npu_variant *v) {
+    const struct npu_placement *p = &npu_compiled_base_of(v->remote->compiled)->placement;
+    (void)snprintf(u->placed, sizeof u->placed, "%s; %s: %s, %d elsewhere", u->detail, v->list->name, p->detail,
+                   p->n_elsewhere);
+    v->told = true;
+}
+
+enum tern_status npu_remote_run(struct unit *u, struct npu_variant *v, struct tern_err *err) {
+    if (!v->told) placement_tell(u, v);
     struct halves h = {v, true};
     team_run(u->team, halves_member, &h);
     TRY(u->remote_driver->run(v->remote->binding, err));

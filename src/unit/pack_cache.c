@@ -1,20 +1,20 @@
 // The pack cache: packed weights kept on disk; the next start maps them, and reads them where there is room.
 //
-//   $XDG_CACHE_HOME/tern/pack/<key>.pack     key: from the model's digest, CPU_PACK_VERSION and the numerics class
-//   file = header | table | zeros up to a page | payload (the matrices as kernels read them)
+//   $XDG_CACHE_HOME/tern/pack/<key>.pack     key: from the model's digest, the layout, the numerics class, the variant
+//   file = header | table | zeros up to a page | payload (the matrices as kernels read them) | check sum of it
 //
 // A file is taken only when its size, its header's SHA-256 (over header and table) and its whole table are exactly what
 // this build would write for this model; the payload is covered by a fast 64-bit check sum that `tern cache verify`
-// looks at (a start must not read a gigabyte). Anything else, a full disk, a read-only home or a lock that is held is a
-// miss with a note: the cache is never needed. Files appear whole (written beside, synced, renamed), so readers need no
-// lock; writers and pruners exclude each other by one lock file. The least recently used files, by time stamp, make
-// room.
+// looks at (a start must not read a gigabyte). It stands last, so a payload can be written while it is being made.
+// Anything else, a full disk, a read-only home or a lock that is held is a miss with a note: the cache is never needed.
+// Files appear whole (written beside, synced, renamed), so readers need no lock; writers and pruners exclude each other
+// by one lock file. The least recently used files, by time stamp, make room.
 #include "base/base.h"
-#include "unit/cpu/cpu_unit.h"
+#include "unit/pack_cache.h"
 #include <stdlib.h>
 
 #define PACK_MAGIC "TERNPACK"
-#define PACK_FILE_VERSION 1
+#define PACK_FILE_VERSION 2
 #define PACK_PAGE 4096
 #define PACK_SUFFIX ".pack"
 #define PACK_PATH_MAX 4096
@@ -22,14 +22,17 @@
 #define PACK_WRITE_PIECE ((size_t)8 << 20)    // bytes per write
 #define PACK_LOCK_MS 1000                     // a writer that waits longer gives up
 #define PACK_DISK_SPARE ((uint64_t)256 << 20) // left free on the disk
-#define PACK_LEFTOVER_S 3600                  // an unfinished file older than this belongs to nobody
+#define PACK_SUM_BYTES 8
+#define SUM_FACTOR 0x9e3779b97f4a7c15u
+#define SUM_BEGIN ((struct sum){.lane = {1, 2, 3, 4}})
+#define PACK_LEFTOVER_S 3600 // an unfinished file older than this belongs to nobody
 
 struct pack_header {
     char magic[8];
-    uint32_t file_version, pack_version;
+    uint32_t file_version, layout;
     uint32_t numerics, n_matrices;
     uint64_t table_bytes, payload_offset, payload_bytes, file_bytes;
-    uint64_t payload_sum;
+    uint64_t variant;
     char model_digest[72];
     char model_name[128];
     uint8_t sha[32]; // SHA-256 over the header with this field zero, then the table
@@ -37,22 +40,46 @@ struct pack_header {
 
 // Four independent multiply-and-rotate lanes over 32 bytes each, then folded: memory speed, and any single flipped bit
 // changes the sum (each step is a bijection of its lane). Against accidents, not against forgery.
-static uint64_t payload_sum(const uint8_t *p, size_t n) {
-    const uint64_t m = 0x9e3779b97f4a7c15u;
-    uint64_t lane[4] = {1, 2, 3, 4};
-    size_t i = 0;
-    for (; i + 32 <= n; i += 32)
-        for (int j = 0; j < 4; j++) {
-            uint64_t x = (lane[j] ^ load_u64(p + i + 8 * j)) * m;
-            lane[j] = x << 29 | x >> 35;
-        }
-    uint64_t sum = n;
+struct sum {
+    uint64_t lane[4], n;
+    uint8_t rest[32]; // bytes that do not fill the lanes yet
+};
+
+static void sum_lanes(struct sum *s, const uint8_t *p) {
     for (int j = 0; j < 4; j++) {
-        sum = (sum ^ lane[j]) * m;
+        uint64_t x = (s->lane[j] ^ load_u64(p + 8 * j)) * SUM_FACTOR;
+        s->lane[j] = x << 29 | x >> 35;
+    }
+}
+
+static void sum_add(struct sum *s, const uint8_t *p, size_t n) {
+    size_t held = (size_t)(s->n % 32), i = 0;
+    s->n += n;
+    if (held > 0) {
+        size_t take = MIN(n, 32 - held);
+        memcpy(s->rest + held, p, take);
+        if (held + take < 32) return;
+        sum_lanes(s, s->rest);
+        i = take;
+    }
+    for (; i + 32 <= n; i += 32) sum_lanes(s, p + i);
+    if (i < n) memcpy(s->rest, p + i, n - i);
+}
+
+static uint64_t sum_end(const struct sum *s) {
+    uint64_t sum = s->n;
+    for (int j = 0; j < 4; j++) {
+        sum = (sum ^ s->lane[j]) * SUM_FACTOR;
         sum ^= sum >> 31;
     }
-    for (; i < n; i++) sum = (sum ^ p[i]) * m;
+    for (size_t i = 0; i < s->n % 32; i++) sum = (sum ^ s->rest[i]) * SUM_FACTOR;
     return sum ^ sum >> 29;
+}
+
+static uint64_t payload_sum(const uint8_t *p, size_t n) {
+    struct sum s = SUM_BEGIN;
+    sum_add(&s, p, n);
+    return sum_end(&s);
 }
 
 static void header_sha(const struct pack_header *h, const void *table, uint8_t out[32]) {
@@ -75,13 +102,14 @@ static void header_make(const struct pack_wanted *w, struct pack_header *h) {
     memset(h, 0, sizeof *h); // padding included: the bytes are hashed
     memcpy(h->magic, PACK_MAGIC, sizeof h->magic);
     h->file_version = PACK_FILE_VERSION;
-    h->pack_version = CPU_PACK_VERSION;
+    h->layout = w->layout;
     h->numerics = w->numerics;
+    h->variant = w->variant;
     h->n_matrices = w->n_matrices;
     h->table_bytes = (uint64_t)w->n_matrices * sizeof(struct pack_matrix);
     h->payload_offset = (sizeof *h + h->table_bytes + PACK_PAGE - 1) / PACK_PAGE * PACK_PAGE;
     h->payload_bytes = w->payload_bytes;
-    h->file_bytes = h->payload_offset + h->payload_bytes;
+    h->file_bytes = h->payload_offset + h->payload_bytes + PACK_SUM_BYTES;
     text_copy(h->model_digest, sizeof h->model_digest, w->model_digest);
     text_copy(h->model_name, sizeof h->model_name, w->model_name);
 }
@@ -105,10 +133,11 @@ static bool file_path(struct buf *out, const struct pack_wanted *w) {
     struct sha256 s;
     uint8_t digest[32];
     char hex[65];
-    const uint32_t words[3] = {PACK_FILE_VERSION, CPU_PACK_VERSION, w->numerics};
+    const uint32_t words[3] = {PACK_FILE_VERSION, w->layout, w->numerics};
     sha256_init(&s);
     sha256_update(&s, w->model_digest, strlen(w->model_digest));
     sha256_update(&s, words, sizeof words);
+    sha256_update(&s, &w->variant, sizeof w->variant);
     sha256_final(&s, digest);
     sha256_hex(digest, hex);
     return folder_path(out) && buf_putf(out, "/%.32s" PACK_SUFFIX, hex);
@@ -123,19 +152,22 @@ static bool file_sound(const struct os_map *m, bool payload_too, char *fault) {
     uint8_t sha[32];
     if (m->size < sizeof *h || memcmp(h->magic, PACK_MAGIC, sizeof h->magic) != 0)
         why = "not a pack file";
-    else if (h->file_version != PACK_FILE_VERSION || h->pack_version != CPU_PACK_VERSION)
+    else if (h->file_version != PACK_FILE_VERSION || (h->layout != PACK_LAYOUT_CPU && h->layout != PACK_LAYOUT_NPU))
         why = "written by another version";
     else if (h->file_bytes != m->size)
         why = "truncated or grown";
     else if (h->table_bytes > m->size - sizeof *h || h->table_bytes != h->n_matrices * sizeof(struct pack_matrix) ||
              h->payload_offset % PACK_PAGE != 0 || h->payload_offset < sizeof *h + h->table_bytes ||
-             h->payload_offset > m->size || h->payload_bytes != m->size - h->payload_offset)
+             h->payload_offset > m->size - PACK_SUM_BYTES ||
+             h->payload_bytes != m->size - PACK_SUM_BYTES - h->payload_offset)
         why = "broken header";
     if (!why) {
         header_sha(h, m->data + sizeof *h, sha);
         if (memcmp(sha, h->sha, sizeof sha) != 0) why = "broken header or table (SHA-256 differs)";
     }
-    if (!why && payload_too && payload_sum(m->data + h->payload_offset, (size_t)h->payload_bytes) != h->payload_sum)
+    if (!why && payload_too &&
+        payload_sum(m->data + h->payload_offset, (size_t)h->payload_bytes) !=
+            load_u64(m->data + m->size - PACK_SUM_BYTES))
         why = "broken weights (check sum differs)";
     if (why) text_copy(fault, 160, why);
     return !why;
@@ -148,7 +180,8 @@ static bool file_fits(const struct os_map *m, const struct pack_wanted *w, char 
     if (!file_sound(m, false, fault)) return false;
     const struct pack_header *h = (const struct pack_header *)(const void *)m->data;
     if (strcmp(h->model_digest, wanted.model_digest) == 0 && h->numerics == wanted.numerics &&
-        h->table_bytes == wanted.table_bytes && h->payload_bytes == wanted.payload_bytes &&
+        h->layout == wanted.layout && h->variant == wanted.variant && h->table_bytes == wanted.table_bytes &&
+        h->payload_bytes == wanted.payload_bytes &&
         memcmp(m->data + sizeof *h, w->table, (size_t)wanted.table_bytes) == 0)
         return true;
     text_copy(fault, 160, "made for another model or build");
@@ -183,6 +216,15 @@ bool pack_cache_load(const struct pack_wanted *w, struct os_map *out, const uint
     }
 done:
     buf_release(&path);
+    return found;
+}
+
+bool pack_cache_has(const struct pack_wanted *w) {
+    struct os_map map;
+    const uint8_t *payload;
+    char note[PACK_NOTE_MAX];
+    bool found = pack_cache_load(w, &map, &payload, note);
+    if (found) map_close(&map);
     return found;
 }
 
@@ -333,23 +375,70 @@ enum tern_status pack_cache_prune(uint64_t bytes_max, void (*fn)(void *arg, cons
 
 // ---------------------------------------------------------------------------------------------------------- writing
 
-static enum tern_status pack_write(const char *path, const struct pack_wanted *w, struct pack_header *h,
-                                   const uint8_t *payload, struct tern_err *err) {
-    static const uint8_t zeros[PACK_PAGE];
+struct pack_sink {
     struct os_writer writer;
+    struct sum sum;
+};
+
+enum tern_status pack_put(struct pack_sink *sink, const void *data, size_t n, struct tern_err *err) {
+    const uint8_t *at = data;
+    for (size_t done = 0; done < n; done += PACK_WRITE_PIECE) {
+        size_t piece = MIN(n - done, PACK_WRITE_PIECE);
+        sum_add(&sink->sum, at + done, piece);
+        TRY(writer_put(&sink->writer, at + done, piece, err));
+    }
+    return TERN_OK;
+}
+
+enum tern_status pack_file_write(const char *path, const struct pack_wanted *w, pack_produce produce, void *arg,
+                                 struct tern_err *err) {
+    static const uint8_t zeros[PACK_PAGE];
+    struct pack_sink sink = {.sum = SUM_BEGIN};
+    struct os_writer *out = &sink.writer;
+    struct pack_header h;
+    uint64_t sum;
     enum tern_status status;
-    h->payload_sum = payload_sum(payload, (size_t)h->payload_bytes);
-    header_sha(h, w->table, h->sha);
-    TRY(writer_open(&writer, path, err));
-    TRY_GOTO(writer_put(&writer, h, sizeof *h, err), fail);
-    TRY_GOTO(writer_put(&writer, w->table, (size_t)h->table_bytes, err), fail);
-    TRY_GOTO(writer_put(&writer, zeros, (size_t)(h->payload_offset - sizeof *h - h->table_bytes), err), fail);
-    for (uint64_t at = 0; at < h->payload_bytes; at += PACK_WRITE_PIECE)
-        TRY_GOTO(writer_put(&writer, payload + at, (size_t)MIN(h->payload_bytes - at, PACK_WRITE_PIECE), err), fail);
-    return writer_commit(&writer, err);
+    header_make(w, &h);
+    header_sha(&h, w->table, h.sha);
+    TRY(writer_open(out, path, err));
+    TRY_GOTO(writer_put(out, &h, sizeof h, err), fail);
+    TRY_GOTO(writer_put(out, w->table, (size_t)h.table_bytes, err), fail);
+    TRY_GOTO(writer_put(out, zeros, (size_t)(h.payload_offset - sizeof h - h.table_bytes), err), fail);
+    TRY_GOTO(produce(arg, &sink, err), fail);
+    if (sink.sum.n != h.payload_bytes)
+        TERN_BUG("pack: %llu bytes of weights were given, %llu told", (unsigned long long)sink.sum.n,
+                 (unsigned long long)h.payload_bytes);
+    sum = sum_end(&sink.sum);
+    TRY_GOTO(writer_put(out, &sum, PACK_SUM_BYTES, err), fail);
+    return writer_commit(out, err);
 fail:
-    writer_abort(&writer);
+    writer_abort(out);
     return status;
+}
+
+enum tern_status pack_file_open(const char *path, const struct pack_wanted *w, struct os_map *out,
+                                const uint8_t **payload, struct tern_err *err) {
+    char fault[160];
+    TRY(map_open(out, path, err));
+    const struct pack_header *h = (const struct pack_header *)(const void *)out->data;
+    if (file_fits(out, w, fault)) {
+        *payload = out->data + h->payload_offset;
+        return TERN_OK;
+    }
+    bool other = file_sound(out, false, fault);
+    if (other) text_copy(fault, sizeof fault, "made for another model or build");
+    map_close(out);
+    return err_set(err, other ? TERN_MISMATCH : TERN_BAD_FORMAT, "%s: %s", path, fault);
+}
+
+enum tern_status pack_file_verify(const char *path, const struct pack_wanted *w, struct tern_err *err) {
+    struct os_map map;
+    const uint8_t *payload;
+    char fault[160];
+    TRY(pack_file_open(path, w, &map, &payload, err));
+    bool sound = file_sound(&map, true, fault);
+    map_close(&map);
+    return sound ? TERN_OK : err_set(err, TERN_BAD_FORMAT, "%s: %s", path, fault);
 }
 
 static uint64_t cache_limit(void) {
@@ -359,8 +448,10 @@ static uint64_t cache_limit(void) {
 }
 
 static enum tern_status store_locked(const char *folder, const char *path, const struct pack_wanted *w,
-                                     struct pack_header *h, const uint8_t *payload, struct tern_err *err) {
+                                     pack_produce produce, void *arg, struct tern_err *err) {
     struct os_map other;
+    struct pack_header head, *h = &head;
+    header_make(w, h);
     if (map_open(&other, path, NULL) == TERN_OK) { // a process beside us was faster
         char fault[160];
         bool fits = file_fits(&other, w, fault);
@@ -377,22 +468,20 @@ static enum tern_status store_locked(const char *folder, const char *path, const
     if (free_bytes < h->file_bytes || free_bytes - h->file_bytes < PACK_DISK_SPARE)
         return err_set(err, TERN_NO_SPACE, "it needs %s, the disk has %s free", bytes_format(h->file_bytes, need),
                        bytes_format(free_bytes, have));
-    return pack_write(path, w, h, payload, err);
+    return pack_file_write(path, w, produce, arg, err);
 }
 
-bool pack_cache_store(const struct pack_wanted *w, const uint8_t *payload, char *note) {
+bool pack_cache_store(const struct pack_wanted *w, pack_produce produce, void *arg, char *note) {
     struct buf folder, path;
     struct tern_err err;
-    struct pack_header h;
     int lock;
     bool stored = false;
     note[0] = 0;
-    header_make(w, &h);
     bool has_path = file_path(&path, w), has_folder = folder_path(&folder);
     if (!has_path || !has_folder)
         err_set(&err, TERN_NOT_FOUND, "neither XDG_CACHE_HOME nor HOME is set");
     else if (os_mkdirs(folder.data, &err) == TERN_OK && lock_take(&lock, folder.data, &err) == TERN_OK) {
-        stored = store_locked(folder.data, path.data, w, &h, payload, &err) == TERN_OK;
+        stored = store_locked(folder.data, path.data, w, produce, arg, &err) == TERN_OK;
         os_unlock(lock);
     }
     if (!stored) note_set(note, "pack not cached", err.message);
