@@ -45,4 +45,4 @@ set --
 if [ "${CI:-}" = true ]; then set -- --werror; fi
 # A static libtern only: the tests need no other, and it halves the linking.
 meson setup "$folder" --cross-file tools/cross-aarch64.ini --cross-file "$sysroot/tests.ini" \
-    -Dhwloc=disabled -Dhttp=disabled -Dtests=enabled -Ddefault_library=static "$@"
+    -Dhwloc=disabled -Dhttp=disabled -Dredis=disabled -Dtests=enabled -Ddefault_library=static "$@"

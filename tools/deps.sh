@@ -2,7 +2,7 @@
 # tools/deps.sh [build|check|ci|cross|fuzz]: what tern needs to be built (default), checked, checked as CI does,
 # cross-built for aarch64, or fuzzed. Looks for each tool itself; what is missing is installed with apt-get when this
 # user may (root, or sudo without a password), else the command to type is printed and the script fails. A package that
-# only makes more possible (hwloc, libmicrohttpd, clang-format …) is asked for but may stay away.
+# only makes more possible (hwloc, libmicrohttpd, hiredis, clang-format …) is asked for but may stay away.
 set -u
 tier=${1:-build}
 need='' # packages without which the tier cannot run
@@ -33,6 +33,7 @@ have ninja || have ninja-build || need="$need ninja-build"
 have pkg-config || have pkgconf || need="$need pkg-config"
 library hwloc hwloc.h || want="$want libhwloc-dev"
 library microhttpd microhttpd.h || want="$want libmicrohttpd-dev"
+library hiredis hiredis/hiredis.h || want="$want libhiredis-dev"
 
 case $tier in
 build) ;;
@@ -54,6 +55,7 @@ ci) # Clients of the server (tools/clients.sh).
     have chromium || have google-chrome || want="$want chromium"
     have chromedriver || want="$want chromium-driver"
     want_tool clang clang
+    want_tool redis-server redis-server
     python3 -c 'import ensurepip, venv' 2>/dev/null || want="$want python3-venv"
     have clang && echo 'int main(void) { return 0; }' | clang -x c - -fsanitize=address -o /dev/null 2>/dev/null ||
         want="$want libclang-rt-14-dev" ;;

@@ -1,4 +1,5 @@
-// The face of net/: an HTTP/1.1 server behind structs of ours; what carries it (libmicrohttpd) is not seen outside.
+// The face of net/: an HTTP/1.1 server and a Redis client behind structs of ours; what carries them (libmicrohttpd,
+// hiredis) is not seen outside.
 //
 // The model in the reader's head:
 //   server   listens, reads requests, times them, runs the handler. A thread of the library's own moves the bytes, one
@@ -137,3 +138,26 @@ const char *net_library(void);
 // soon as there are more than `seen` or the time is over.
 void net_terminate_watch(void);
 int net_terminate_wait(int seen, double timeout_s);
+
+// -------------------------------------------------------------------------------------------------------------- Redis
+
+// One connection to a Redis server, one thread at a time. Its address: redis://[[user]:password@]host[:port][/db]
+// (parts may be %-escaped) or unix:///path.
+struct net_redis;
+struct net_reply;
+#define NET_REDIS_WORDS_MAX 1032
+#define NET_REDIS_PATIENCE_S 20 // for an answer, beyond the time that a command may wait itself
+// TERN_IO: no connection; TERN_UNSUPPORTED: built without hiredis, or an address that needs TLS.
+enum tern_status net_redis_open(struct net_redis **out, const char *url, struct tern_err *err);
+void net_redis_close(struct net_redis *r);
+// reply: borrowed until the next command. wait_s: how long the command itself may block the server's answer. TERN_IO:
+// the connection broke or the server is not ready; the next command connects anew (whether this one was carried out is
+// not known). TERN_NOT_FOUND: NOGROUP, TERN_MISMATCH: BUSYGROUP, TERN_NO_SPACE: its memory is full, TERN_UNSUPPORTED:
+// any other refusal.
+enum tern_status net_redis_command(struct net_redis *r, const struct str *words, int n, double wait_s,
+                                   const struct net_reply **reply, struct tern_err *err);
+struct str net_reply_text(const struct net_reply *r);                        // data NULL: nil, or no text
+int64_t net_reply_int(const struct net_reply *r);                            // 0: no integer
+size_t net_reply_count(const struct net_reply *r);                           // items of an array; 0: none
+const struct net_reply *net_reply_item(const struct net_reply *r, size_t i); // NULL: there is none
+const char *net_redis_library(void);                                         // "hiredis 0.14.1", or "none"
