@@ -394,6 +394,9 @@ struct tern_service_options {
     uint64_t prefix_ram_max;  // bytes in memory, taken at open; 0: none (default)
     const char *prefix_dir;   // a folder (made) for what should outlive the process; NULL: none (default)
     uint64_t prefix_disk_max; // bytes of files in it
+    // States of batch jobs that gave up their place to interactive ones, in memory taken when it happens; 0: none gives
+    // up its place (default 256 MiB)
+    uint64_t park_ram_max;
 };
 TERN_API void tern_service_options_default(struct tern_service_options *o);
 TERN_API enum tern_status tern_service_open(struct tern_service **out, struct tern_engine *e,
@@ -404,7 +407,8 @@ TERN_API void tern_service_drain(struct tern_service *s);
 
 enum tern_priority {
     TERN_PRIORITY_INTERACTIVE,
-    TERN_PRIORITY_BATCH, // begins when no interactive job waits, or as every fourth
+    TERN_PRIORITY_BATCH, // begins when no interactive job waits, or as every fourth. When an interactive job finds all
+                         // streams taken, a batch job gives up its place and goes on later
 };
 struct tern_job_options {
     struct tern_request_options request; // reuse_prefix is not looked at; append is refused
@@ -450,8 +454,21 @@ struct tern_service_info {
     uint64_t n_rounds, n_drafted, n_accepted;          // of jobs that ended
     uint64_t step_ns;                                  // time in these runs
     uint64_t prefix_bytes, prefix_disk_bytes;
+    uint64_t n_parked; // times that a batch job gave up its place
 };
 TERN_API void tern_service_info(const struct tern_service *s, struct tern_service_info *out); // any thread
+
+// Named states, from any thread. save writes what the prefix cache has of the prompt's begin (one of prompt, prompt_ids,
+// messages_json with tools_json; nothing else of the options is looked at) to a file, which tern_session_load reads too.
+// restore puts such a file's text into the cache of the tenant, whose jobs that begin so then compute only the rest.
+// The caller keeps the files of tenants apart. *n_tokens: of the text saved or restored. TERN_NOT_FOUND: nothing of it
+// is in the cache (ask it first); TERN_UNSUPPORTED: no cache, or a state that ends between two blocks of 32;
+// TERN_LIMIT: the cache is too small for it.
+TERN_API enum tern_status tern_service_state_save(struct tern_service *s, struct tern_str tenant,
+                                                  const struct tern_request_options *prompt, const char *path,
+                                                  size_t *n_tokens, struct tern_err *err);
+TERN_API enum tern_status tern_service_state_restore(struct tern_service *s, struct tern_str tenant, const char *path,
+                                                     size_t *n_tokens, struct tern_err *err);
 
 #ifdef __cplusplus
 }

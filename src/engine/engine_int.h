@@ -194,12 +194,43 @@ struct draft_state {
     uint64_t bytes;
 };
 struct draft_state session_draft_state(const struct tern_session *s);
-typedef enum tern_status draft_put_fn(void *arg, const void *data, size_t len, struct tern_err *err);
-enum tern_status session_draft_put(const struct tern_session *s, draft_put_fn *put, void *arg, struct tern_err *err);
-bool session_draft_state_check(const struct tern_session *s, const struct draft_state *state, const uint8_t *data,
+typedef enum tern_status state_put_fn(void *arg, const void *data, size_t len, struct tern_err *err);
+enum tern_status session_draft_put(const struct tern_session *s, state_put_fn *put, void *arg, struct tern_err *err);
+bool session_draft_state_check(const struct tern_engine *e, const struct draft_state *state, const uint8_t *data,
                                size_t n_ids);
 enum tern_status session_draft_take(struct tern_session *s, const struct draft_state *state, const uint8_t *data,
                                     struct tern_err *err);
+// What a drafter's context is in bytes for so many positions: the digest, then blocks, then rows.
+#define DRAFT_DIGEST_BYTES 64
+uint64_t draft_state_bytes(const struct tern_engine *e, uint64_t len, uint64_t pending);
+
+// A session's whole state as bytes (session_state.c): ids, KV blocks, convolution rows, the drafter's context. put and
+// take under the mutex; take trusts what it is given. Bytes: false when they overflow.
+struct state_shape {
+    uint32_t n_ids;
+    int32_t pending;
+    bool has_slot;
+    struct draft_state draft;
+};
+struct state_shape session_state_shape(const struct tern_session *s);
+uint32_t state_shape_blocks(const struct state_shape *shape);
+bool state_shape_bytes(const struct tern_engine *e, const struct state_shape *shape, uint64_t *out);
+enum tern_status session_state_put(const struct tern_session *s, state_put_fn *put, void *arg, struct tern_err *err);
+enum tern_status session_state_take(struct tern_session *s, const struct state_shape *shape, const uint8_t *body,
+                                    struct tern_err *err);
+// … and as a file (session_file.c). body puts the state's bytes. open: verified whole, ids and all.
+typedef enum tern_status state_body_fn(void *arg, state_put_fn *put, void *to, struct tern_err *err);
+enum tern_status state_file_write(const struct tern_engine *e, const char *path, const struct state_shape *shape,
+                                  state_body_fn *body, void *arg, struct tern_err *err);
+struct state_file {
+    struct os_map map;
+    struct state_shape shape;
+    const uint8_t *body;
+};
+enum tern_status state_file_open(struct state_file *out, const struct tern_engine *e, const char *path,
+                                 struct tern_err *err);
+void state_file_close(struct state_file *f);
+
 // The n-gram drafter knows the session's ids and the token behind them.
 enum tern_status session_ngram_create(struct tern_session *s, struct tern_err *err);
 void session_ngram_follow(struct tern_session *s, int32_t next);

@@ -186,6 +186,18 @@ void request_let_go(struct tern_request *r) {
     r->session->pending = r->next;
 }
 
+void request_detach(struct tern_request *r) {
+    request_let_go(r);
+    r->session = NULL;
+}
+
+enum tern_status request_reattach(struct tern_request *r, struct tern_session *s, struct tern_err *err) {
+    r->session = s;
+    TRY(request_draft_attach(r, err));
+    s->busy = r->holds_session = true;
+    return TERN_OK;
+}
+
 void tern_request_free(struct tern_request *r) {
     if (!r) return;
     request_let_go(r);

@@ -107,6 +107,9 @@ enum tern_status request_open(struct tern_request **out, struct tern_engine *e, 
 // Gives it a session, which is free, and restores what of its state serves. Once per request.
 enum tern_status request_attach(struct tern_request *r, struct tern_session *s, bool reuse, bool append,
                                 struct tern_err *err);
+// The session is free for others, which keep its state; then it goes on in another that has that state.
+void request_detach(struct tern_request *r);
+enum tern_status request_reattach(struct tern_request *r, struct tern_session *s, struct tern_err *err);
 enum tern_status request_fits(const struct tern_request *r, size_t n_prompt, struct tern_err *err);
 
 // The rows of one request in a step: a piece of its prompt, or the token chosen last. A step may serve many requests:

@@ -5,7 +5,7 @@
 #include "service_int.h"
 
 void tern_service_options_default(struct tern_service_options *o) {
-    *o = (struct tern_service_options){.n_queue_max = 512};
+    *o = (struct tern_service_options){.n_queue_max = 512, .park_ram_max = SERVICE_PARK_RAM};
 }
 
 static enum tern_status options_check(const struct tern_engine *e, const struct tern_service_options *o,
@@ -63,20 +63,25 @@ static void service_main(void *arg) {
     }
 }
 
-void service_end(struct tern_service *s, struct tern_job *j, enum tern_status status, const struct tern_err *err) {
-    struct tern_event done = {0};
-    if (status == TERN_OK)
-        request_done(j->request, &done);
-    else
-        request_failed(j->request);
+void service_running_remove(struct tern_service *s, struct tern_job *j) {
     if (j->session) s->sessions[s->n_free++] = j->session;
     j->session = NULL;
     for (int i = 0; i < s->n_running; i++)
         if (s->running[i] == j) {
             memmove(s->running + i, s->running + i + 1, (size_t)(s->n_running - i - 1) * sizeof s->running[0]);
             s->n_running--;
-            break;
+            return;
         }
+}
+
+void service_end(struct tern_service *s, struct tern_job *j, enum tern_status status, const struct tern_err *err) {
+    struct tern_event done = {0};
+    if (status == TERN_OK)
+        request_done(j->request, &done);
+    else
+        request_failed(j->request);
+    service_running_remove(s, j);
+    service_parked_free(s, j);
     const struct tern_usage *u = &j->request->usage;
     mutex_lock(s->mutex);
     struct tern_service_info *c = &s->info;

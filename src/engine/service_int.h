@@ -5,6 +5,8 @@
 //   service_job.c    a job from its owner's side
 //   service_prefix.c between sessions and the prefix cache
 //   service_step.c   those at work, together, step by step
+//   service_park.c   a batch job gives up its place
+//   service_state.c  what the prefix cache has of a text, as a named state
 //   service_pace.c   how many prompt rows go beside running streams
 //
 // Threads: jobs are submitted, cancelled and freed by any; one thread of the service alone works on requests and
@@ -14,9 +16,11 @@
 #include "request_int.h"
 #include "prefix_int.h"
 
-#define SERVICE_STEP_NS 75000000 // how long a step with prompt rows beside running streams may take
-#define SERVICE_BATCH_TURN 4     // every so many-th job that begins is a batch one, if one waits
-#define SERVICE_ROWS_FIRST 64    // prompt rows of a step before any cost is known
+#define SERVICE_STEP_NS 75000000      // how long a step with prompt rows beside running streams may take
+#define SERVICE_BATCH_TURN 4          // every so many-th job that begins is a batch one, if one waits
+#define SERVICE_PARK_RAM (256u << 20) // default of park_ram_max
+#define SERVICE_KEEP_NS 1000000000ull // a batch job that began in its turn is not parked for so long
+#define SERVICE_ROWS_FIRST 64         // prompt rows of a step before any cost is known
 #define SERVICE_ROWS_MIN 16
 
 struct service_tenant {
@@ -32,8 +36,10 @@ struct tern_job {
     struct tern_request *request; // from its begin to its end the service thread's
     struct service_tenant *tenant;
     enum tern_priority priority;
-    uint64_t deadline_ns;         // 0: none
-    struct tern_session *session; // of those of the service; NULL: waits or is done
+    uint64_t deadline_ns;          // 0: none
+    struct tern_session *session;  // of those of the service; NULL: waits or is done
+    struct service_parked *parked; // its state, while it waits to go on; the thread's
+    uint64_t keeps_until_ns;       // until then it is not parked; the thread's
 
     // The prefix cache's side: keys of the prompt's blocks; then how far the session's text has been put there.
     struct prefix_key *keys;
@@ -81,6 +87,7 @@ struct tern_service {
     int n_free;
     struct tern_job *running[TERN_STREAMS_MAX]; // in the order in which they began; the thread's
     int n_running;
+    uint64_t parked_bytes;
     struct service_pace pace;
     struct prefix_cache *prefix; // NULL: none
     struct prefix_held *held;    // [blocks of a session], while one begins
@@ -101,7 +108,10 @@ struct tern_service {
 // Under the service's mutex.
 enum tern_status service_queue_put(struct tern_service *s, struct tern_job *j, struct tern_str tenant,
                                    struct tern_err *err);
-struct tern_job *service_queue_take(struct tern_service *s);           // who is next; NULL: nobody waits
+// Who is next; NULL: nobody waits. batch: a batch job may be. *turn: it is one that goes before interactive jobs.
+struct tern_job *service_queue_take(struct tern_service *s, bool batch, bool *turn);
+bool service_queue_has_interactive(const struct tern_service *s);
+void service_queue_push(struct tern_service *s, struct tern_job *j);   // in front, whatever the limits
 void service_queue_remove(struct tern_service *s, struct tern_job *j); // one that waits
 // Drops the service's part of a job. True: the owner has freed it already, and job_destroy is due without the mutex.
 bool service_job_drop(struct tern_service *s, struct tern_job *j);
@@ -125,8 +135,12 @@ bool service_prefix_wants_rows(const struct tern_service *s, size_t len, int n);
 void service_prefix_store(struct tern_service *s, struct tern_job *j, int n, int row);
 
 // On the service's thread.
-void service_begin(struct tern_service *s); // waiting jobs get the free sessions
-void service_step(struct tern_service *s);  // one step of those at work; ends the jobs that end
+bool service_park(struct tern_service *s); // true: a session is free now
+enum tern_status service_unpark(struct tern_service *s, struct tern_job *j, struct tern_err *err);
+void service_parked_free(struct tern_service *s, struct tern_job *j);
+void service_running_remove(struct tern_service *s, struct tern_job *j); // with its session, which is free then
+void service_begin(struct tern_service *s);                              // waiting jobs get the free sessions
+void service_step(struct tern_service *s); // one step of those at work; ends the jobs that end
 // The end of a job: its last event or its failure.
 void service_end(struct tern_service *s, struct tern_job *j, enum tern_status status, const struct tern_err *err);
 void job_deliver(struct tern_job *j); // events to its reader

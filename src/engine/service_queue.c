@@ -62,15 +62,29 @@ void service_queue_remove(struct tern_service *s, struct tern_job *j) {
     s->n_waiting--;
 }
 
-struct tern_job *service_queue_take(struct tern_service *s) {
+void service_queue_push(struct tern_service *s, struct tern_job *j) {
+    j->prev = NULL;
+    j->next = s->first;
+    *(s->first ? &s->first->prev : &s->last) = j;
+    s->first = j;
+    s->n_waiting++;
+}
+
+bool service_queue_has_interactive(const struct tern_service *s) {
+    for (const struct tern_job *j = s->first; j; j = j->next)
+        if (!j->staging && j->priority == TERN_PRIORITY_INTERACTIVE) return true;
+    return false;
+}
+
+struct tern_job *service_queue_take(struct tern_service *s, bool batch, bool *turn) {
     struct tern_job *best[2] = {NULL, NULL};
     for (struct tern_job *j = s->first; j; j = j->next) {
         if (j->staging) continue;
         struct tern_job **b = &best[j->priority == TERN_PRIORITY_BATCH];
         if (!*b || j->tenant->served < (*b)->tenant->served) *b = j;
     }
-    bool batch = best[1] && (!best[0] || s->n_begun % SERVICE_BATCH_TURN == SERVICE_BATCH_TURN - 1);
-    struct tern_job *j = best[batch];
+    *turn = batch && best[0] && best[1] && s->n_begun % SERVICE_BATCH_TURN == SERVICE_BATCH_TURN - 1;
+    struct tern_job *j = best[0] && !*turn ? best[0] : batch ? best[1] : NULL;
     if (!j) return NULL;
     service_queue_remove(s, j);
     s->n_begun++;

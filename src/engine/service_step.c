@@ -11,24 +11,41 @@ bool job_is_over(const struct tern_job *j, uint64_t now) {
            (j->deadline_ns > 0 && now >= j->deadline_ns);
 }
 
-void service_begin(struct tern_service *s) {
-    while (s->n_free > 0) {
-        mutex_lock(s->mutex);
-        struct tern_job *j = service_queue_take(s);
-        if (j) {
-            j->phase = TERN_JOB_PROMPT;
-            s->n_at_work = s->n_running + 1;
-        }
-        mutex_unlock(s->mutex);
-        if (!j) return;
-        struct tern_err err = {0};
-        j->session = s->sessions[--s->n_free];
-        s->running[s->n_running++] = j;
-        j->request->began_ns = clock_ns();
-        enum tern_status status = service_prefix_restore(s, j, &err);
-        if (status == TERN_OK) status = request_attach(j->request, j->session, true, false, &err);
-        if (status != TERN_OK) service_end(s, j, status, &err);
+// A job that waits gets a free session: a new one begins, a parked one goes on. False: none is due.
+static bool begin_one(struct tern_service *s, bool batch) {
+    bool turn;
+    mutex_lock(s->mutex);
+    struct tern_job *j = service_queue_take(s, batch, &turn);
+    if (j) {
+        j->phase = j->request->answer.len > 0 ? TERN_JOB_ANSWER : TERN_JOB_PROMPT;
+        s->n_at_work = s->n_running + 1;
     }
+    mutex_unlock(s->mutex);
+    if (!j) return false;
+    struct tern_err err = {0};
+    j->session = s->sessions[--s->n_free];
+    s->running[s->n_running++] = j;
+    enum tern_status status;
+    if (turn) j->keeps_until_ns = clock_ns() + SERVICE_KEEP_NS;
+    if (j->parked) {
+        status = service_unpark(s, j, &err);
+    } else {
+        j->request->began_ns = clock_ns();
+        status = service_prefix_restore(s, j, &err);
+        if (status == TERN_OK) status = request_attach(j->request, j->session, true, false, &err);
+    }
+    if (status != TERN_OK) service_end(s, j, status, &err);
+    return true;
+}
+
+void service_begin(struct tern_service *s) {
+    while (s->n_free > 0 && begin_one(s, true)) {
+    }
+    if (s->n_free > 0 || s->options.park_ram_max == 0) return;
+    mutex_lock(s->mutex);
+    bool wants = service_queue_has_interactive(s) && !s->closing;
+    mutex_unlock(s->mutex);
+    if (wants && service_park(s)) begin_one(s, false); // one between two steps
 }
 
 // -------------------------------------------------------------------------------------------------------------- rows

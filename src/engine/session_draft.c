@@ -83,22 +83,21 @@ enum tern_status session_draft_copy(struct tern_session *to, const struct tern_s
 
 // ---------------------------------------------------------------------------------------------------------- as bytes
 
-#define DIGEST_BYTES 64
-
-static uint64_t state_bytes(const struct tern_session *s, uint64_t len, uint64_t pending) {
-    struct plan_draft *plan = s->engine->draft.plan;
-    return DIGEST_BYTES + (len + OP_BLOCK - 1) / OP_BLOCK * plan_draft_pool(plan)->layout.block_bytes +
+uint64_t draft_state_bytes(const struct tern_engine *e, uint64_t len, uint64_t pending) {
+    struct plan_draft *plan = e->draft.plan;
+    return DRAFT_DIGEST_BYTES + (len + OP_BLOCK - 1) / OP_BLOCK * plan_draft_pool(plan)->layout.block_bytes +
            pending * plan_draft_feature_row_bytes(plan);
 }
 
 struct draft_state session_draft_state(const struct tern_session *s) {
     const struct session_draft *sd = &s->draft;
     if (sd->lane < 0) return (struct draft_state){0};
-    return (struct draft_state){
-        .len = (uint32_t)sd->len, .pending = (uint32_t)sd->pending, .bytes = state_bytes(s, sd->len, sd->pending)};
+    return (struct draft_state){.len = (uint32_t)sd->len,
+                                .pending = (uint32_t)sd->pending,
+                                .bytes = draft_state_bytes(s->engine, sd->len, sd->pending)};
 }
 
-enum tern_status session_draft_put(const struct tern_session *s, draft_put_fn *put, void *arg, struct tern_err *err) {
+enum tern_status session_draft_put(const struct tern_session *s, state_put_fn *put, void *arg, struct tern_err *err) {
     const struct session_draft *sd = &s->draft;
     const struct engine_draft *d = &s->engine->draft;
     if (sd->lane < 0) return TERN_OK;
@@ -107,7 +106,7 @@ enum tern_status session_draft_put(const struct tern_session *s, draft_put_fn *p
     void *data = mem_alloc(MAX(block, row));
     if (!data) return err_set(err, TERN_NO_MEMORY, "no memory to save a drafter's context");
     enum tern_status status;
-    TRY_GOTO(put(arg, d->model->digest, DIGEST_BYTES, err), done);
+    TRY_GOTO(put(arg, d->model->digest, DRAFT_DIGEST_BYTES, err), done);
     for (int i = 0; i < int_div_up((int)sd->len, OP_BLOCK); i++) {
         TRY_GOTO(plan_draft_block_read(d->plan, sd->blocks[i], data, err), done);
         TRY_GOTO(put(arg, data, block, err), done);
@@ -121,17 +120,17 @@ done:
     return status;
 }
 
-static bool is_own(const struct tern_session *s, const struct draft_state *state, const uint8_t *data) {
-    return s->draft.lane >= 0 && state->bytes >= DIGEST_BYTES &&
-           memcmp(data, s->engine->draft.model->digest, DIGEST_BYTES) == 0;
+static bool is_own(const struct tern_engine *e, const struct draft_state *state, const uint8_t *data) {
+    return e->draft.plan && state->bytes >= DRAFT_DIGEST_BYTES &&
+           memcmp(data, e->draft.model->digest, DRAFT_DIGEST_BYTES) == 0;
 }
 
-bool session_draft_state_check(const struct tern_session *s, const struct draft_state *state, const uint8_t *data,
+bool session_draft_state_check(const struct tern_engine *e, const struct draft_state *state, const uint8_t *data,
                                size_t n_ids) {
     if ((uint64_t)state->len + state->pending > n_ids) return false;
-    if (!is_own(s, state, data)) return true;
-    return state->pending <= (uint32_t)s->engine->draft.n_rows &&
-           state->bytes == state_bytes(s, state->len, state->pending);
+    if (!is_own(e, state, data)) return true;
+    return state->pending <= (uint32_t)e->draft.n_rows &&
+           state->bytes == draft_state_bytes(e, state->len, state->pending);
 }
 
 enum tern_status session_draft_take(struct tern_session *s, const struct draft_state *state, const uint8_t *data,
@@ -141,8 +140,8 @@ enum tern_status session_draft_take(struct tern_session *s, const struct draft_s
     sd->ngram_same = 0;
     sd->base = s->len;
     sd->len = sd->pending = 0;
-    if (!is_own(s, state, data)) return TERN_OK;
-    data += DIGEST_BYTES;
+    if (!is_own(s->engine, state, data)) return TERN_OK;
+    data += DRAFT_DIGEST_BYTES;
     for (int i = 0; i < int_div_up((int)state->len, OP_BLOCK); i++) {
         TRY(plan_draft_block_write(plan, sd->blocks[i], data, err));
         data += plan_draft_pool(plan)->layout.block_bytes;
