@@ -387,7 +387,7 @@ struct tern_service_options {
                         // engine are the service's as long as it is open (default: all that are free)
     int n_queue_max;    // jobs waiting at most (default 512)
     int n_jobs_key_max; // jobs of one tenant at most, waiting and running; 0: no quota (default)
-    int prompt_rows_step; // prompt tokens beside running streams in one step; 0: so many that a step takes about 0.1 s,
+    int prompt_rows_step; // prompt tokens beside running streams in one step; 0: so many that a step takes 50 to 100 ms,
                           // by what steps have cost so far (default)
     // The prefix cache: state of earlier prompts and answers, in blocks of 32 tokens, taken over by jobs of the same
     // tenant that begin alike. It changes times, never answers.
@@ -454,7 +454,8 @@ struct tern_service_info {
     uint64_t n_rounds, n_drafted, n_accepted;          // of jobs that ended
     uint64_t step_ns;                                  // time in these runs
     uint64_t prefix_bytes, prefix_disk_bytes;
-    uint64_t n_parked; // times that a batch job gave up its place
+    uint64_t n_parked;          // times that a batch job gave up its place
+    uint64_t token_wait_ns_max; // longest that an answer at work waited for its next token
 };
 TERN_API void tern_service_info(const struct tern_service *s, struct tern_service_info *out); // any thread
 

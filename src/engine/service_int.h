@@ -16,7 +16,11 @@
 #include "request_int.h"
 #include "prefix_int.h"
 
-#define SERVICE_STEP_NS 75000000      // how long a step with prompt rows beside running streams may take
+// How long a step with prompt rows beside running streams may take: some times as long as without them, so that the
+// prompt gets most of the rate that it has alone, within bounds.
+#define SERVICE_STEP_TIMES 2.5
+#define SERVICE_STEP_NS_MIN 50000000
+#define SERVICE_STEP_NS_MAX 100000000
 #define SERVICE_BATCH_TURN 4          // every so many-th job that begins is a batch one, if one waits
 #define SERVICE_PARK_RAM (256u << 20) // default of park_ram_max
 #define SERVICE_KEEP_NS 1000000000ull // a batch job that began in its turn is not parked for so long
@@ -88,6 +92,7 @@ struct tern_service {
     struct tern_job *running[TERN_STREAMS_MAX]; // in the order in which they began; the thread's
     int n_running;
     uint64_t parked_bytes;
+    uint64_t step_end_ns; // of the last step
     struct service_pace pace;
     struct prefix_cache *prefix; // NULL: none
     struct prefix_held *held;    // [blocks of a session], while one begins

@@ -102,9 +102,13 @@ static void rows_gather(struct tern_service *s, struct step_rows *t) {
 // --------------------------------------------------------------------------------------------------------------- step
 
 static void counts_add(struct tern_service *s, const struct step_rows *t, uint64_t ns) {
+    uint64_t before = s->step_end_ns;
+    s->step_end_ns = clock_ns();
     mutex_lock(s->mutex);
     s->info.n_steps++;
     s->info.step_ns += ns;
+    // A stream of this step had its last token, or its first, in the step before.
+    if (t->n_streams > 0) s->info.token_wait_ns_max = MAX(s->info.token_wait_ns_max, s->step_end_ns - before);
     s->info.n_step_prompt_rows += (uint64_t)t->n_prompt_rows;
     for (int i = 0; i < t->n; i++) {
         s->info.n_step_rows += (uint64_t)t->rows[i].n;
