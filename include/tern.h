@@ -387,7 +387,7 @@ struct tern_service_options {
                         // engine are the service's as long as it is open (default: all that are free)
     int n_queue_max;    // jobs waiting at most (default 512)
     int n_jobs_key_max; // jobs of one tenant at most, waiting and running; 0: no quota (default)
-    int prompt_rows_step; // prompt tokens beside running streams in one step; 0: so many that a step takes 50 to 100 ms,
+    int prompt_rows_step; // prompt tokens beside running streams in one step; 0: for steps of 50 to 100 ms,
                           // by what steps have cost so far (default)
     // The prefix cache: state of earlier prompts and answers, in blocks of 32 tokens, taken over by jobs of the same
     // tenant that begin alike. It changes times, never answers.
@@ -459,8 +459,8 @@ struct tern_service_info {
 };
 TERN_API void tern_service_info(const struct tern_service *s, struct tern_service_info *out); // any thread
 
-// Named states, from any thread. save writes what the prefix cache has of the prompt's begin (one of prompt, prompt_ids,
-// messages_json with tools_json; nothing else of the options is looked at) to a file, which tern_session_load reads too.
+// Named states, from any thread. save writes what the prefix cache has of the prompt's begin (prompt, prompt_ids, or
+// messages_json with tools_json; nothing else of the options is looked at) to a file that tern_session_load reads too.
 // restore puts such a file's text into the cache of the tenant, whose jobs that begin so then compute only the rest.
 // The caller keeps the files of tenants apart. *n_tokens: of the text saved or restored. TERN_NOT_FOUND: nothing of it
 // is in the cache (ask it first); TERN_UNSUPPORTED: no cache, or a state that ends between two blocks of 32;

@@ -13,6 +13,7 @@
 #include "bench_mask.h"
 #include "bench_peers.h"
 #include "bench_replay.h"
+#include "bench_server.h"
 #include "bench_service.h"
 #include "bench_spec.h"
 
@@ -29,8 +30,9 @@ struct bench_opts {
     int warm; // prompt tokens of the uncounted request; -1: all
     bool json, spec, no_ceilings;
     bool rows, busy, mask;
-    const char *depths, *batch, *service; // lists
-    struct peers_opts peers;              // dir NULL: none
+    const char *depths, *batch, *service, *server; // lists
+    const char *beside, *csv;                      // with --server
+    struct peers_opts peers;                       // dir NULL: none
 };
 struct series {
     double v[BENCH_REPEATS_MAX];
@@ -201,6 +203,40 @@ static int service_run(const struct command *c, struct bench_opts *o) {
     return code;
 }
 
+#define SERVER_TURNS 20
+
+static int server_run(const struct command *c, struct bench_opts *o) {
+    struct curve_opts points = {.kind = CURVE_BATCH};
+    if (o->spec || o->replay || o->peers.dir || o->rows || o->busy || o->batch || o->service || o->shape)
+        return usage_error(c, "--server is a bench of its own, of a model in a file");
+    if (!curve_points_parse(&points, o->server, 1, SERVER_STREAMS_MAX) || points.n_points > SERVER_POINTS_MAX)
+        return usage_error(c, "--server wants at most %d rising numbers with commas, 1 to %d, not '%s'",
+                           SERVER_POINTS_MAX, SERVER_STREAMS_MAX, o->server);
+    if (o->repeats > SERVER_ROUNDS_MAX) return usage_error(c, "--server takes at most %d repeats", SERVER_ROUNDS_MAX);
+    if (!o->model.engine.model_path) return usage_error(c, "--server needs the file of a model: -m");
+    struct buf path;
+    int code = model_path_told(c, &o->model.engine.model_path, &path);
+    struct server_bench_opts so = {.n_points = points.n_points,
+                                   .model_path = o->model.engine.model_path,
+                                   .beside = o->beside,
+                                   .csv = o->csv,
+                                   .n_threads = o->model.engine.n_threads,
+                                   .n_prompt = SERVICE_PROMPT,
+                                   .n_answer = o->n_answer > 0 ? o->n_answer : 64,
+                                   .n_arrival = o->n_prompt,
+                                   .n_shared = SERVICE_SHARED,
+                                   .n_own = SERVICE_OWN,
+                                   .n_turns = SERVER_TURNS,
+                                   .repeats = o->repeats < 0 ? 3 : o->repeats,
+                                   .seed = (uint64_t)o->seed,
+                                   .json = o->json};
+    memcpy(so.points, points.points, sizeof so.points);
+    if (so.n_threads == 0) so.n_threads = cpu_topology_get().n_cores_fast;
+    if (code == 0) code = bench_server_run(c, &so);
+    buf_release(&path);
+    return code;
+}
+
 #define DEPTH_MAX (1 << 20)
 #define ROWS_DEPTH 512
 #define BATCH_PROMPT 32
@@ -258,7 +294,9 @@ static int curve_run(const struct command *c, struct bench_opts *o, struct curve
 
 static int bench_dispatch(const struct command *c, struct bench_opts *o) {
     struct curve_opts curve;
-    if (o->n_prompt < 0) o->n_prompt = o->service ? SERVICE_ARRIVAL : PROMPT_DEFAULT;
+    if (o->n_prompt < 0) o->n_prompt = o->service || o->server ? SERVICE_ARRIVAL : PROMPT_DEFAULT;
+    if (o->server) return server_run(c, o);
+    if (o->beside || o->csv) return usage_error(c, "--beside and --csv go with --server");
     if (o->service) return service_run(c, o);
     int code = curve_opts_read(c, o, &curve);
     if (code != EXIT_DONE) return code;
@@ -309,7 +347,7 @@ static int bench_main(const struct command *c, int argc, char **argv) {
         {"--format", 0, "NAME", OPT_TEXT, &o.format, 0, 0, "of the shape's weights (default Q4_0)"},
         {"--seed", 0, "N", OPT_INT, &o.seed, 0, 1 << 30, "of the shape's weights and the prompt (default 1)"},
         {"--prompt", 'p', "N", OPT_INT, &o.n_prompt, 1, 1 << 20,
-         "prompt tokens (default 512; of --service, those of the long prompt: 2048)"},
+         "prompt tokens (default 512; of --service and --server, those of the long prompt: 2048)"},
         {"--answer", 'n', "N", OPT_INT, &o.n_answer, 0, 1 << 20, "answer tokens (default 128)"},
         {"--depth", 'd', "N[,N…]", OPT_TEXT, &o.depths, 0, 0,
          "further prompt tokens before (default 0); a list: decode behind each, f16 and 8-bit cache"},
@@ -318,6 +356,10 @@ static int bench_main(const struct command *c, int argc, char **argv) {
         {"--batch", 0, "N,N…", OPT_TEXT, &o.batch, 0, 0, "instead: so many sequences decoded together"},
         {"--service", 0, "N,N…", OPT_TEXT, &o.service, 0, 0,
          "instead: so many streams of a service, a long prompt that comes beside them, prompts that begin alike"},
+        {"--server", 0, "N,N…", OPT_TEXT, &o.server, 0, 0,
+         "instead: `tern serve` with so many streams over HTTP, a long prompt that comes, a session with tools"},
+        {"--beside", 0, "PATH", OPT_TEXT, &o.beside, 0, 0, "with --server: llama-server's program, measured in turn"},
+        {"--csv", 0, "FILE", OPT_TEXT, &o.csv, 0, 0, "with --server: a line for each measurement is added here"},
         {"--busy", 0, NULL, OPT_FLAG, &o.busy, 0, 0, "instead: decode beside another busy process"},
         {"--mask", 0, NULL, OPT_FLAG, &o.mask, 0, 0, "instead: constraints over the model's vocabulary"},
         {"--repeats", 'r', "N", OPT_INT, &o.repeats, 1, BENCH_REPEATS_MAX, "counted repetitions (default 5)"},

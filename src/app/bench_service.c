@@ -1,7 +1,7 @@
 // Streams that decode together: total speed and the time between tokens, what a long prompt does to those that run,
 // what one stream costs over the bare engine, and what a prompt that begins like an earlier one saves. Times of tokens
-// are taken where the service tells that there is something to pull. A token that ends within a character tells nothing,
-// so the longest wait for a token is asked of the service.
+// are taken where the service tells that there is something to pull. A token that ends within a character has no text
+// to tell, so the longest wait for a token is asked of the service.
 #include "base/base.h"
 #include "app.h"
 #include "bench_service.h"
