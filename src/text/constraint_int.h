@@ -200,7 +200,8 @@ int32_t tool_call_rule(struct grammar_builder *b, struct str spec, enum answer_s
 // The vocabulary's tokens by their bytes, in the order of a walk: a node's subtree is what lies between it and skip.
 struct trie_node {
     uint8_t byte, depth;
-    uint16_t pad;
+    bool several; // tokens of these bytes: more follow in `same`
+    bool pad;
     int32_t token; // first token of these bytes, or -1
     int32_t skip;  // node behind the subtree
 };

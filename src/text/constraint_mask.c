@@ -7,36 +7,6 @@
 #include "base/base.h"
 #include "text/constraint_state_int.h"
 
-static void token_set(const struct token_trie *t, int32_t token, uint32_t *words) {
-    for (; token >= 0; token = t->same[token]) words[token / 32] |= 1u << (token % 32);
-}
-
-// All tokens below a trie node that can follow the set `from`, which lies at the end of the work's configurations.
-static void subtree_walk(struct constraint *c, int32_t root, const struct config_set *from, uint32_t *words) {
-    const struct token_trie *t = c->trie;
-    struct stepper *w = &c->work;
-    struct config_set sets[TRIE_TOKEN_BYTES_MAX + 1];
-    int frames[TRIE_TOKEN_BYTES_MAX + 1];
-    int base = t->nodes[root].depth;
-    sets[0] = *from;
-    frames[0] = w->frames.n;
-    for (int32_t i = root + 1; i < t->nodes[root].skip;) {
-        const struct trie_node *n = &t->nodes[i];
-        int d = n->depth - base;
-        frames_cut(&w->frames, frames[d - 1]);
-        sets[d] = stepper_byte(w, &sets[d - 1], sets[d - 1].first + sets[d - 1].n, n->byte);
-        if (sets[d].n == 0) { // nothing follows, but the text may end right here
-            if (sets[d].finished) token_set(t, n->token, words);
-            i = n->skip;
-            continue;
-        }
-        token_set(t, n->token, words);
-        frames[d] = w->frames.n;
-        i++;
-    }
-    frames_cut(&w->frames, frames[0]);
-}
-
 // ------------------------------------------------------------------------------------------------------- heavy nodes
 
 struct heavy_place { // of a walk by bytes alone
@@ -45,10 +15,11 @@ struct heavy_place { // of a walk by bytes alone
     int count;
 };
 
-static void token_note(struct heavy_set *h, const struct token_trie *t, int32_t token, int count) {
-    for (; token >= 0; token = t->same[token]) {
+static void tokens_note(struct heavy_set *h, const struct token_trie *t, const struct trie_node *n, int count) {
+    if (n->token < 0) return;
+    h->most = MAX(h->most, count);
+    for (int32_t token = n->token; token >= 0; token = n->several ? t->same[token] : -1) {
         h->counts[token] = (uint8_t)count;
-        h->most = MAX(h->most, count);
         h->words[token / 32] |= 1u << (token % 32);
     }
 }
@@ -79,13 +50,51 @@ static bool heavy_step(struct constraint *c, struct heavy_set *h, int32_t i, con
                                                       .met = (e->flags & EDGE_MET) != 0};
         return false;
     }
-    token_note(h, c->trie, c->trie->nodes[i].token, to->count);
+    tokens_note(h, c->trie, &c->trie->nodes[i], to->count);
     return true;
+}
+
+// Bytes that lead from a node to itself, and nothing is to be noted on the way but tokens and pops.
+struct heavy_loop {
+    int32_t node; // GRAMMAR_NONE: of none yet
+    bool pops;
+    bool bytes[256];
+};
+
+static void heavy_loop_set(const struct grammar *g, int32_t node, struct heavy_loop *l) {
+    const struct g_node *n = &g->nodes[node];
+    memset(l, 0, sizeof *l);
+    l->node = node;
+    l->pops = n->accept && n->n_edges && !n->n_calls && !n->n_tokens;
+    if (!l->pops && !n->plain) return;
+    for (int k = 0; k < n->n_edges; k++) {
+        const struct g_edge *e = &g->edges[n->edges + k];
+        if (e->to == node && e->flags == 0) memset(l->bytes + e->lo, 1, (size_t)(e->hi - e->lo) + 1);
+    }
+}
+
+// Goes on behind trie node i, as loop_walk does; from `top` on the path is at the place at[its depth].
+static int32_t heavy_loop_walk(const struct token_trie *t, struct heavy_set *h, const struct heavy_loop *l, int32_t i,
+                               int32_t top, struct heavy_place *at, int32_t *tops) {
+    const struct heavy_place place = at[t->nodes[i].depth];
+    int32_t end = t->nodes[top].skip, j = i + 1;
+    for (; j < end && l->bytes[t->nodes[j].byte]; j++) {
+        if (l->pops) h->pops[j / 8] |= (uint8_t)(1u << (j % 8));
+        tokens_note(h, t, &t->nodes[j], place.count);
+    }
+    if (j == end || j == i + 1) return j;
+    for (int d = t->nodes[top].depth; d < t->nodes[j].depth; d++) {
+        at[d] = place;
+        tops[d] = top;
+    }
+    return j;
 }
 
 static void heavy_fill(struct constraint *c, struct heavy_set *h, int32_t node, uint32_t need) {
     const struct token_trie *t = c->trie;
     struct heavy_place at[TRIE_TOKEN_BYTES_MAX + 1] = {{node, need, 0}};
+    int32_t tops[TRIE_TOKEN_BYTES_MAX + 1] = {0}; // the highest trie node from which the path is at one place
+    struct heavy_loop loop = {.node = GRAMMAR_NONE};
     memset(h->counts, HEAVY_NEVER, c->n_words * 32);
     memset(h->words, 0, c->n_words * sizeof *h->words);
     memset(h->pops, 0, ((size_t)t->n + 7) / 8);
@@ -94,8 +103,15 @@ static void heavy_fill(struct constraint *c, struct heavy_set *h, int32_t node, 
     h->n_ends = h->most = 0;
     h->too_many = h->has_pops = false;
     for (int32_t i = 1; i < t->n && !h->too_many;) {
-        int d = t->nodes[i].depth;
-        i = heavy_step(c, h, i, &at[d - 1], &at[d]) ? i + 1 : t->nodes[i].skip;
+        const int d = t->nodes[i].depth;
+        if (!heavy_step(c, h, i, &at[d - 1], &at[d])) {
+            i = t->nodes[i].skip;
+            continue;
+        }
+        bool same = at[d].node == at[d - 1].node && at[d].need == at[d - 1].need && at[d].count == at[d - 1].count;
+        tops[d] = same ? tops[d - 1] : i;
+        if (same && loop.node != at[d].node) heavy_loop_set(c->grammar, at[d].node, &loop);
+        i = same ? heavy_loop_walk(t, h, &loop, i, tops[d], at, tops) : i + 1;
     }
 }
 
@@ -160,7 +176,7 @@ static void pops_put(struct constraint *c, const struct heavy_set *h, const stru
         for (int32_t k = t->first[b]; k < t->first[b + 1]; k++) {
             int32_t i = t->by_byte[k], parent = t->parent[i];
             if (!(h->pops[parent / 8] >> (parent % 8) & 1)) continue;
-            token_set(t, t->nodes[i].token, words);
+            tokens_set(t, &t->nodes[i], words);
             if (next.n > 0) subtree_walk(c, i, &next, words);
         }
     }
@@ -187,7 +203,7 @@ static void ends_put(struct constraint *c, const struct heavy_set *h, const stru
             last = in;
         }
         if (out.n == 0 && !out.finished) continue;
-        token_set(t, t->nodes[e->at].token, words);
+        tokens_set(t, &t->nodes[e->at], words);
         if (out.n > 0) subtree_walk(c, e->at, &out, words);
     }
 }

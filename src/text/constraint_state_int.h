@@ -36,6 +36,20 @@ struct kept_mask {
     uint32_t *words;
 };
 
+// A walk over the trie: the sets that came up, numbered, and where bytes lead from each.
+#define WALK_STATES 120   // below 128: numbers are bytes
+#define WALK_CONFIGS 2048 // of these sets together
+#define WALK_FRAMES 1024  // that they may add
+struct walk_state {
+    struct config_set set;
+    uint64_t hash;
+    int8_t next[256];
+};
+struct walk {
+    int n, begin, end; // configs[begin … end) are the states'
+    struct walk_state states[WALK_STATES];
+};
+
 struct constraint {
     struct grammar *grammar;
     const struct tokenizer *tokenizer;
@@ -48,6 +62,7 @@ struct constraint {
     struct os_mutex *mutex;
     uint64_t clock;
     struct stepper work;
+    struct walk walk;
     struct heavy_set heavy[HEAVY_SETS];
     struct kept_mask kept[MASKS_KEPT];
     void *memory; // of the sets and masks
@@ -60,6 +75,9 @@ struct constraint_state {
     struct config_set at; // first is 0
 };
 
+void tokens_set(const struct token_trie *t, const struct trie_node *n, uint32_t *words); // those of n
+// Sets the tokens below trie node root that can follow `from`, which lies at the end of the work's configurations.
+void subtree_walk(struct constraint *c, int32_t root, const struct config_set *from, uint32_t *words);
 // The allowed tokens of a state, into words [n_words]; under the mutex.
 void mask_compute(struct constraint *c, const struct constraint_state *s, uint32_t *words);
 void masks_warm(struct constraint *c); // fills some of what is kept

@@ -43,6 +43,7 @@ static int32_t nodes_put(struct token_trie *t, struct trie_node *nodes, const st
         while (same < s.len && same < before.len && s.data[same] == before.data[same]) same++;
         if (same == s.len && i > 0) { // equal: chained, so that one node stands for all
             if (nodes) t->same[items[i - 1].id] = items[i].id;
+            if (nodes) nodes[open[depth]].several = true;
             continue;
         }
         for (; depth > same; depth--)
