@@ -259,6 +259,8 @@ enum tern_constraint_kind {
     // spec: {"tools": [… as in tools_json], "name": "f", "parallel": false}. The answer is a call of one of the tools,
     // or of the one named (tool_choice "required" or named), in the model's own way, which parse_tools reads: use it
     // with tools_json in the request. Without "name": any tool; parallel (default true): more than one call may come.
+    // With "otherwise": {"kind": "json_schema" | "json_object" | "gbnf" | "regex" | "choice", "spec": "…"} the answer is
+    // either such calls or what a constraint of that kind and spec (a text) lets through.
     TERN_CONSTRAINT_TOOL_CALL,
 };
 // Fills out, fit for tern_request_options.constraint of any number of requests of this engine, on any threads. Close
@@ -267,6 +269,17 @@ TERN_API enum tern_status tern_constraint_open(struct tern_constraint *out, stru
                                                enum tern_constraint_kind kind, struct tern_str spec,
                                                struct tern_err *err);
 TERN_API void tern_constraint_close(struct tern_constraint *c); // of tern_constraint_open; NULL and zeroed are fine
+// An engine keeps what was compiled: opening the same kind and spec again takes microseconds, and masks that were
+// computed for one request serve the next. Those in no use are dropped, the longest unused first, beyond
+// TERN_CONSTRAINTS_KEPT_MAX of them or TERN_CONSTRAINTS_BYTES_MAX.
+#define TERN_CONSTRAINTS_KEPT_MAX 64
+#define TERN_CONSTRAINTS_BYTES_MAX (64u << 20)
+struct tern_constraint_info {
+    uint64_t n_opened, n_compiled; // since the engine was opened; refused ones count as neither
+    int n_kept;
+    uint64_t bytes_kept;
+};
+TERN_API void tern_constraint_info(const struct tern_engine *e, struct tern_constraint_info *out); // any thread
 // What was read more narrowly than written ("#/x: oneOf is held as anyOf"), or NULL. Borrowed from c.
 TERN_API const char *tern_constraint_note(const struct tern_constraint *c);
 
@@ -333,10 +346,11 @@ struct tern_logprob {
     struct tern_str bytes;
 };
 struct tern_usage {
-    int64_t n_prompt; // prompt tokens
-    int64_t n_cached; // of these, taken from the session's state
-    int64_t n_answer; // tokens generated, the end token included
-    int64_t n_steps;  // program runs for the answer
+    int64_t n_prompt;    // prompt tokens
+    int64_t n_cached;    // of these, taken from the session's state
+    int64_t n_answer;    // tokens generated, the end token included
+    int64_t n_reasoning; // of these, between the model's thinking markers, with the markers
+    int64_t n_steps;     // program runs for the answer
     double load_s, prompt_s, answer_s;
     double first_token_s; // from create to the first token
     double joules;        // of this request; NaN when nothing can measure it

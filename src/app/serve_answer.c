@@ -62,7 +62,7 @@ void serve_answer_free(struct serve_answer *a) {
 
 struct tern_usage serve_usage_sum(const struct serve_answer *a) {
     struct tern_usage sum = a->choices[0].usage;
-    sum.n_prompt = sum.n_cached = sum.n_answer = sum.n_steps = 0;
+    sum.n_prompt = sum.n_cached = sum.n_answer = sum.n_reasoning = sum.n_steps = 0;
     sum.n_rounds = sum.n_drafted = sum.n_accepted = 0;
     sum.joules = 0;
     for (int i = 0; i < a->n_choices; i++) {
@@ -72,6 +72,7 @@ struct tern_usage serve_usage_sum(const struct serve_answer *a) {
             sum.n_cached += u->n_cached;
         }
         sum.n_answer += u->n_answer;
+        sum.n_reasoning += u->n_reasoning;
         sum.n_steps += u->n_steps;
         sum.n_rounds += u->n_rounds;
         sum.n_drafted += u->n_drafted;
@@ -99,6 +100,10 @@ void serve_usage_put(struct json_writer *w, const struct serve_answer *a) {
     json_write_key(w, "prompt_tokens_details");
     json_write_object(w);
     int_put(w, "cached_tokens", u.n_cached);
+    json_write_object_end(w);
+    json_write_key(w, "completion_tokens_details");
+    json_write_object(w);
+    int_put(w, "reasoning_tokens", u.n_reasoning);
     json_write_object_end(w);
     json_write_object_end(w);
 }

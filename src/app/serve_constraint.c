@@ -1,6 +1,6 @@
-// What an answer is held to: response_format, the grammars of other servers' clients, a call that must come. One of
-// them at a time; compiled here, on a worker, within the engine's bounds; what it does not support is a 400 that names
-// the keyword.
+// What an answer is held to: response_format, the grammars of other servers' clients, a call that must come. One form
+// at a time; with tools to choose from, the answer is either calls or in that form. Compiled here, on a worker, within
+// the engine's bounds; what it does not support is a 400 that names the keyword.
 #include "base/base.h"
 #include "serve.h"
 
@@ -42,11 +42,57 @@ static bool format_wish(struct serve_ask *a, struct wish *w) {
                      "response_format.json_schema.schema is missing: the schema that the answer is held to");
 }
 
-// "none", "auto", "required", {"type": "function", "function": {"name": …}}.
-static bool tool_wish(struct serve_ask *a, struct wish *w) {
+static const char *kind_name(enum tern_constraint_kind kind) {
+    switch (kind) {
+    case TERN_CONSTRAINT_JSON_SCHEMA: return "json_schema";
+    case TERN_CONSTRAINT_JSON_OBJECT: return "json_object";
+    case TERN_CONSTRAINT_GBNF: return "gbnf";
+    case TERN_CONSTRAINT_REGEX: return "regex";
+    case TERN_CONSTRAINT_CHOICE: return "choice";
+    case TERN_CONSTRAINT_TOOL_CALL: break;
+    }
+    return "";
+}
+
+// The wish for a call of one of the tools (of the one named), or, with `form`, for that or an answer of this form.
+static bool call_wish(struct serve_ask *a, struct str name, const struct wish *form, struct wish *out) {
+    struct buf spec;
+    buf_init(&spec, SERVE_TEXT_BYTES_MAX);
+    struct json_writer j;
+    json_write_init(&j, &spec);
+    json_write_object(&j);
+    json_write_key(&j, "tools");
+    json_write_raw(&j, a->tools);
+    if (name.len > 0) {
+        json_write_key(&j, "name");
+        json_write_str(&j, name);
+    }
+    json_write_key(&j, "parallel");
+    json_write_bool(&j, a->parallel_tool_calls);
+    if (form) {
+        json_write_key(&j, "otherwise");
+        json_write_object(&j);
+        json_write_key(&j, "kind");
+        json_write_str(&j, str_from(kind_name(form->kind)));
+        json_write_key(&j, "spec");
+        json_write_str(&j, form->spec);
+        json_write_object_end(&j);
+    }
+    json_write_object_end(&j);
+    if (spec.failed) serve_fault_set(&a->fault, 503, NULL, "no_memory", "no memory for the request");
+    char *copy = spec.failed ? NULL : serve_ask_dup(a, buf_str(&spec));
+    *out = (struct wish){TERN_CONSTRAINT_TOOL_CALL, form ? form->param : "tool_choice", {copy, spec.len}};
+    buf_release(&spec);
+    return copy != NULL;
+}
+
+// "none", "auto", "required", {"type": "function", "function": {"name": …}}. *forced: a call must come; of the function
+// `name`, unless that is empty.
+static bool tool_choice_read(struct serve_ask *a, bool *forced, struct str *name) {
     static const struct serve_field fields[] = {
         SERVE_FIELD("function", SERVE_FIELD_RAW, input, 0, 0), SERVE_FIELD("name", SERVE_FIELD_STR, model, 0, 0), {0}};
     struct str c = a->tool_choice;
+    *forced = false;
     if (c.len == 0 || str_eqz(c, "\"auto\"")) return true;
     if (str_eqz(c, "\"none\"")) {
         a->tools = (struct str){0}; // not offered, so not called
@@ -63,24 +109,9 @@ static bool tool_wish(struct serve_ask *a, struct wish *w) {
     a->arena = f.arena;
     if (!ok) return a->fault = f.fault, false;
     if (named && f.model.len == 0) return serve_bad(a, "tool_choice", "tool_choice names no function");
-    struct buf spec;
-    buf_init(&spec, SERVE_TEXT_BYTES_MAX);
-    struct json_writer j;
-    json_write_init(&j, &spec);
-    json_write_object(&j);
-    json_write_key(&j, "tools");
-    json_write_raw(&j, a->tools);
-    if (named) {
-        json_write_key(&j, "name");
-        json_write_str(&j, f.model);
-    }
-    json_write_key(&j, "parallel");
-    json_write_bool(&j, a->parallel_tool_calls);
-    json_write_object_end(&j);
-    char *copy = spec.failed ? NULL : serve_ask_dup(a, buf_str(&spec));
-    ok = copy && wish_set(a, w, TERN_CONSTRAINT_TOOL_CALL, "tool_choice", (struct str){copy, spec.len});
-    buf_release(&spec);
-    return ok;
+    *forced = true;
+    *name = f.model;
+    return true;
 }
 
 static bool other_wishes(struct serve_ask *a, struct wish *w) {
@@ -100,14 +131,15 @@ static bool other_wishes(struct serve_ask *a, struct wish *w) {
 bool serve_constraint_open(struct serve_answer *sa) {
     struct serve_ask *a = &sa->ask;
     struct wish w = {0};
-    if (!format_wish(a, &w) || !other_wishes(a, &w)) return false;
-    bool format = w.param != NULL;
-    if (!tool_wish(a, &w)) return false;
-    // The format holds for the whole answer, so no call could come.
-    if (format && a->tools.len > 0)
-        return serve_bad(a, w.param,
-                         "%s leaves no room for calls of tools; send tool_choice \"none\" with it, or no tools",
-                         w.param);
+    struct str name = {0};
+    bool forced;
+    if (!format_wish(a, &w) || !other_wishes(a, &w) || !tool_choice_read(a, &forced, &name)) return false;
+    const struct wish form = w;
+    if (forced && w.param && strcmp(w.param, "response_format") != 0)
+        return serve_bad(a, w.param, "%s leaves no room for the call that tool_choice asks for", w.param);
+    // A call that must come is all there is: response_format speaks of a text that does not come.
+    if (forced && !call_wish(a, name, NULL, &w)) return false;
+    if (!forced && w.param && a->tools.len > 0 && !call_wish(a, name, &form, &w)) return false;
     if (!w.param) return true;
     struct tern_err err = {0};
     enum tern_status status = tern_constraint_open(&sa->constraint, sa->s->engine, w.kind, serve_str(w.spec), &err);

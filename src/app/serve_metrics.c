@@ -73,6 +73,14 @@ static void answers_put(struct metrics_out *o, const struct serve_metrics *m) {
         buf_putf(o->b, "tern_http_answers_total{class=\"%dxx\"} %llu\n", i, (unsigned long long)m->n_by_class[i]);
 }
 
+static void constraints_put(struct metrics_out *o, const struct tern_constraint_info *i) {
+    value(o, "tern_constraints_opened_total", "counter", "Schemas, grammars and their like that answers were held to.",
+          (double)i->n_opened);
+    value(o, "tern_constraints_compiled_total", "counter", "Of these, not found compiled.", (double)i->n_compiled);
+    value(o, "tern_constraints_kept", "gauge", "Kept compiled.", i->n_kept);
+    value(o, "tern_constraints_kept_bytes", "gauge", "Memory of those.", (double)i->bytes_kept);
+}
+
 static void service_put(struct metrics_out *o, const struct tern_service_info *i) {
     value(o, "tern_requests_running", "gauge", "Answers being made.", i->n_running);
     value(o, "tern_requests_waiting", "gauge", "Answers in the queue.", i->n_waiting);
@@ -97,9 +105,11 @@ void serve_metrics_text(struct serve *s, struct net_request *r) {
     struct metrics_out o = {&out, model.data ? model.data : ""};
     struct net_counts n;
     struct tern_service_info info = {0};
+    struct tern_constraint_info constraints = {0};
     net_server_counts(s->net, &n);
     bool ready = serve_ready(s);
     if (ready && s->service) tern_service_info(s->service, &info);
+    if (ready) tern_constraint_info(s->engine, &constraints);
     mutex_lock(s->lock);
     struct serve_metrics m = s->metrics;
     mutex_unlock(s->lock);
@@ -114,6 +124,7 @@ void serve_metrics_text(struct serve *s, struct net_request *r) {
     value(&o, "tern_answers_failed_total", "counter", "Answers that ended with an error.", (double)m.n_failed);
     answers_put(&o, &m);
     service_put(&o, &info);
+    constraints_put(&o, &constraints);
     value(&o, "tern_prompt_tokens_total", "counter", "Prompt tokens, cached ones included.", (double)m.n_prompt);
     value(&o, "tern_prompt_tokens_cached_total", "counter", "Of these, not computed again.", (double)m.n_cached);
     value(&o, "tern_answer_tokens_total", "counter", "Tokens generated.", (double)m.n_answer);

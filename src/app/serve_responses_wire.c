@@ -71,7 +71,7 @@ static void usage_put(struct json_writer *w, const struct serve_answer *a) {
     serve_put_int(w, "output_tokens", u.n_answer);
     json_write_key(w, "output_tokens_details");
     json_write_object(w);
-    serve_put_int(w, "reasoning_tokens", serve_tokens_count(a->s, buf_str(&a->choices[0].reasoning)));
+    serve_put_int(w, "reasoning_tokens", u.n_reasoning);
     json_write_object_end(w);
     serve_put_int(w, "total_tokens", u.n_prompt + u.n_answer);
     json_write_object_end(w);

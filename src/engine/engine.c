@@ -175,9 +175,11 @@ static enum tern_status pools_init(struct tern_engine *e, struct tern_err *err) 
     buf_init(&e->draft.profile_text, PROFILE_BYTES_MAX);
     e->mutex = mutex_create();
     e->lengths_mutex = mutex_create();
+    e->constraints.mutex = mutex_create();
+    e->constraints.seed = hash_seed();
     e->free_blocks = arena_calloc(&e->arena, (size_t)e->n_blocks, sizeof *e->free_blocks);
     e->free_slots = arena_calloc(&e->arena, (size_t)e->n_slots + 1, sizeof *e->free_slots);
-    if (!e->mutex || !e->lengths_mutex || !e->free_blocks || !e->free_slots)
+    if (!e->mutex || !e->lengths_mutex || !e->constraints.mutex || !e->free_blocks || !e->free_slots)
         return err_set(err, TERN_NO_MEMORY, "no memory for the block tables");
     for (int i = e->n_blocks - 1; i >= 0; i--) e->free_blocks[e->n_free_blocks++] = i;
     for (int i = e->n_slots - 1; i >= 0; i--) e->free_slots[e->n_free_slots++] = i;
@@ -270,6 +272,7 @@ void tern_engine_close(struct tern_engine *e) {
     if (e->weights) unit_driver_of(e->unit)->weights_free(e->unit, e->weights);
     unit_close(e->unit);
     jinja_free(e->template_);
+    constraint_cache_release(&e->constraints);
     token_trie_free(e->trie);
     tokenizer_free(e->tokenizer);
     model_close(e->model);

@@ -47,6 +47,16 @@ struct engine_draft {
     struct buf profile_text;    // of the last calibration
 };
 
+// What tern_constraint_open compiled, by kind and spec, under a mutex of its own (constraint.c).
+struct constraint_kept;
+struct constraint_cache {
+    struct os_mutex *mutex;
+    struct constraint_kept *items[TERN_CONSTRAINTS_KEPT_MAX];
+    int n;
+    uint64_t seed, bytes, clock, n_opened, n_compiled;
+};
+void constraint_cache_release(struct constraint_cache *c); // all constraints are closed
+
 struct tern_engine {
     struct tern_engine_options options; // strings below are copies
     struct model *model;
@@ -55,8 +65,9 @@ struct tern_engine {
     struct weights_info weights_info;
     struct unit_caps caps;
     struct plan *plan;
-    struct tokenizer *tokenizer;  // NULL: the model has none (random shapes)
-    struct token_trie *trie;      // of the vocabulary, for constraints; NULL until one is opened
+    struct tokenizer *tokenizer; // NULL: the model has none (random shapes)
+    struct token_trie *trie;     // of the vocabulary, for constraints; NULL until one is opened
+    struct constraint_cache constraints;
     struct jinja *template_;      // NULL: none
     struct tern_err template_err; // why, when the file's template could not be parsed
     enum answer_style style;

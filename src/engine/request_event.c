@@ -26,10 +26,8 @@ static bool token_is_marker(const struct tokenizer *t, int32_t id) {
     return answer_is_marker(bytes) && tokenizer_find(t, bytes) == id;
 }
 
-enum tern_status request_tell_token(struct tern_request *r, int32_t id, bool *stopped, struct tern_err *err) {
+static enum tern_status token_tell(struct tern_request *r, int32_t id, bool *stopped, struct tern_err *err) {
     const struct tokenizer *t = r->engine->tokenizer;
-    *stopped = false;
-    if (!t) return TERN_OK;
     event_queue_rewind(&r->queue);
     buf_clear(&r->passed);
     if (token_is_marker(t, id)) {
@@ -48,6 +46,15 @@ enum tern_status request_tell_token(struct tern_request *r, int32_t id, bool *st
     *stopped = stop_matcher_put(&r->stops, buf_str(&r->piece), &r->passed);
     if (r->passed.failed) return err_set(err, TERN_NO_MEMORY, "no memory for the answer's text");
     return parser_put(r, buf_str(&r->passed), false, err);
+}
+
+enum tern_status request_tell_token(struct tern_request *r, int32_t id, bool *stopped, struct tern_err *err) {
+    *stopped = false;
+    if (!r->engine->tokenizer) return TERN_OK;
+    bool thought = answer_thinks(r->parser);
+    enum tern_status status = token_tell(r, id, stopped, err);
+    r->usage.n_reasoning += thought || answer_thinks(r->parser);
+    return status;
 }
 
 enum tern_status request_tell_end(struct tern_request *r, bool stopped, struct tern_err *err) {

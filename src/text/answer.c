@@ -461,6 +461,8 @@ static enum tern_status take_tools(struct answer *a, struct str tools_json, stru
     return status;
 }
 
+bool answer_thinks(const struct answer *a) { return a->state == S_THINK; }
+
 enum tern_status answer_create(struct answer **out, const struct answer_options *o, struct tern_err *err) {
     struct tern_err own;
     if (!err) err = &own;

@@ -3,14 +3,19 @@
 #include "base/base.h"
 #include "text/constraint_state_int.h"
 
-static int32_t root_rule(struct grammar_builder *b, const struct constraint_source *src, struct buf *note) {
+int32_t constraint_rule(struct grammar_builder *b, const struct constraint_source *src, struct buf *note) {
+    size_t bytes_max = src->kind == CONSTRAINT_TOOL_CALL ? CONSTRAINT_TOOLS_BYTES_MAX : CONSTRAINT_BYTES_MAX;
+    if (src->spec.len > bytes_max) {
+        GRAMMAR_FAIL(b, TERN_LIMIT, "the constraint has %zu bytes; at most %zu are allowed", src->spec.len, bytes_max);
+        return GRAMMAR_NONE;
+    }
     switch (src->kind) {
     case CONSTRAINT_JSON_SCHEMA: return schema_rule(b, src->spec, note);
     case CONSTRAINT_JSON_OBJECT: return schema_object_rule(b);
     case CONSTRAINT_GBNF: return gbnf_rule(b, src->spec);
     case CONSTRAINT_REGEX: return regex_rule(b, src->spec);
     case CONSTRAINT_CHOICE: return choice_rule(b, src->spec);
-    case CONSTRAINT_TOOL_CALL: return tool_call_rule(b, src->spec, src->style, src->tokenizer, note);
+    case CONSTRAINT_TOOL_CALL: return tool_call_rule(b, src, note);
     }
     GRAMMAR_FAIL(b, TERN_INVALID_ARGUMENT, "there is no constraint of kind %d", (int)src->kind);
     return GRAMMAR_NONE;
@@ -19,11 +24,7 @@ static int32_t root_rule(struct grammar_builder *b, const struct constraint_sour
 static enum tern_status grammar_compile(struct constraint *c, const struct constraint_source *src,
                                         struct tern_err *err) {
     struct grammar_builder b = {.g = c->grammar, .err = err, .bytes = src->trie->bytes};
-    size_t bytes_max = src->kind == CONSTRAINT_TOOL_CALL ? CONSTRAINT_TOOLS_BYTES_MAX : CONSTRAINT_BYTES_MAX;
-    if (src->spec.len > bytes_max)
-        return err_set(err, TERN_LIMIT, "the constraint has %zu bytes; at most %zu are allowed", src->spec.len,
-                       bytes_max);
-    c->grammar->root = root_rule(&b, src, &c->note);
+    c->grammar->root = constraint_rule(&b, src, &c->note);
     if (b.status == TERN_OK) grammar_finish(&b);
     return b.status;
 }
@@ -33,8 +34,8 @@ static bool memory_create(struct constraint *c) {
     size_t n_vocab = c->n_words * 32, words = c->n_words * sizeof(uint32_t);
     size_t pops = ((size_t)c->trie->n + 511) / 512 * 64, ends = HEAVY_ENDS_MAX * sizeof(struct heavy_end);
     size_t frames = FRAMES_WORK_MAX * sizeof(struct frame), configs = CONFIGS_WORK_MAX * sizeof(struct config);
-    char *p = c->memory =
-        mem_alloc(frames + configs + HEAVY_SETS * (ends + words + n_vocab + pops) + MASKS_KEPT * words);
+    c->memory_bytes = frames + configs + HEAVY_SETS * (ends + words + n_vocab + pops) + MASKS_KEPT * words;
+    char *p = c->memory = mem_alloc(c->memory_bytes);
     if (!p) return false;
     c->work = (struct stepper){.g = c->grammar, .cap = CONFIGS_WORK_MAX};
     c->work.frames.items = (struct frame *)p;
@@ -95,10 +96,14 @@ void constraint_free(struct constraint *c) {
 
 const char *constraint_note(const struct constraint *c) { return c->note.len > 0 ? c->note.data : NULL; }
 
+void constraint_owner_set(struct constraint *c, void *owner) { c->owner = owner; }
+void *constraint_owner(const struct constraint *c) { return c->owner; }
+
 struct constraint_info constraint_info(const struct constraint *c) {
     return (struct constraint_info){.n_nodes = (int)c->grammar->n_nodes,
                                     .n_rules = (int)c->grammar->n_rules,
                                     .bytes = grammar_bytes(c->grammar),
+                                    .bytes_all = sizeof *c + grammar_bytes(c->grammar) + c->memory_bytes,
                                     .n_masks = c->n_masks,
                                     .n_masks_kept = c->n_kept_hits};
 }

@@ -192,8 +192,9 @@ int32_t schema_object_rule(struct grammar_builder *b); // any JSON object
 int32_t gbnf_rule(struct grammar_builder *b, struct str text);
 int32_t regex_rule(struct grammar_builder *b, struct str pattern);
 int32_t choice_rule(struct grammar_builder *b, struct str json_list);
-int32_t tool_call_rule(struct grammar_builder *b, struct str spec, enum answer_style style, const struct tokenizer *t,
-                       struct buf *note);
+int32_t tool_call_rule(struct grammar_builder *b, const struct constraint_source *src, struct buf *note);
+int32_t constraint_rule(struct grammar_builder *b, const struct constraint_source *src,
+                        struct buf *note); // of any kind
 
 // --------------------------------------------------------------------------------------------------------- the trie
 

@@ -66,6 +66,8 @@ struct constraint {
     struct heavy_set heavy[HEAVY_SETS];
     struct kept_mask kept[MASKS_KEPT];
     void *memory; // of the sets and masks
+    size_t memory_bytes;
+    void *owner;
     uint64_t n_masks, n_kept_hits;
 };
 

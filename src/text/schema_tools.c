@@ -16,7 +16,8 @@ struct tools {
     enum answer_style style;
     const struct tokenizer *tokenizer;
     bool parallel;
-    struct str only; // the one tool to call, or empty
+    int32_t otherwise; // node of what may come instead of a call, or GRAMMAR_NONE
+    struct str only;   // the one tool to call, or empty
     int n;
     int32_t names[TOOLS_MAX], parameters[TOOLS_MAX]; // nodes; parameters may be GRAMMAR_NONE
 };
@@ -25,6 +26,7 @@ struct tools {
 static bool spec_read(struct tools *t, struct str spec) {
     struct schema *s = &t->s;
     if (!schema_read(s, spec)) return false;
+    t->otherwise = schema_get(s, 0, "otherwise");
     int32_t list = schema_get(s, 0, "tools"), name = schema_get(s, 0, "name"), par = schema_get(s, 0, "parallel");
     if (list < 0 || s->nodes[list].event != JSON_ARRAY || s->nodes[list].n == 0)
         return GRAMMAR_FAIL(s->b, TERN_BAD_FORMAT, "tool call: a list of tools is expected under \"tools\"");
@@ -155,24 +157,45 @@ static void list_put(struct tools *t, int32_t from, int32_t call, int32_t end) {
     }
 }
 
-int32_t tool_call_rule(struct grammar_builder *b, struct str spec, enum answer_style style, const struct tokenizer *tok,
-                       struct buf *note) {
-    struct tools t = {.style = style, .tokenizer = tok};
+// {"kind": "json_schema", "spec": "…"}: a rule of its own, which may stand where a call may.
+static int32_t otherwise_rule(struct tools *t, const struct constraint_source *src, struct buf *note) {
+    static const char *const kinds[] = {[CONSTRAINT_JSON_SCHEMA] = "json_schema",
+                                        [CONSTRAINT_JSON_OBJECT] = "json_object",
+                                        [CONSTRAINT_GBNF] = "gbnf",
+                                        [CONSTRAINT_REGEX] = "regex",
+                                        [CONSTRAINT_CHOICE] = "choice"};
+    struct schema *s = &t->s;
+    int32_t kind = schema_get(s, t->otherwise, "kind"), spec = schema_get(s, t->otherwise, "spec");
+    struct constraint_source other = *src;
+    other.spec = spec >= 0 && s->nodes[spec].event == JSON_STRING ? s->nodes[spec].text : (struct str){0};
+    for (size_t i = 0; kind >= 0 && s->nodes[kind].event == JSON_STRING && i < ARRAY_LEN(kinds); i++) {
+        if (!str_eqz(s->nodes[kind].text, kinds[i])) continue;
+        other.kind = (enum constraint_kind)i;
+        return constraint_rule(s->b, &other, note);
+    }
+    GRAMMAR_FAIL(s->b, TERN_BAD_FORMAT, "tool call: otherwise.kind is json_schema, json_object, gbnf, regex or choice");
+    return GRAMMAR_NONE;
+}
+
+int32_t tool_call_rule(struct grammar_builder *b, const struct constraint_source *src, struct buf *note) {
+    struct tools t = {.style = src->style, .tokenizer = src->tokenizer};
     int32_t rule = GRAMMAR_NONE;
-    if (style == ANSWER_PLAIN) {
+    if (src->style == ANSWER_PLAIN) {
         GRAMMAR_FAIL(b, TERN_UNSUPPORTED, "this model's chat template has no way of calling tools");
         return rule;
     }
     schema_init(&t.s, b, note);
     t.s.closed = true;
-    t.s.python = style == ANSWER_LFM2;
-    if (spec_read(&t, spec)) {
+    t.s.python = src->style == ANSWER_LFM2;
+    if (spec_read(&t, src->spec)) {
         rule = grammar_rule(b, 0, COUNT_FREE);
         int32_t from = grammar_node(b), end = grammar_node(b), call = call_rule(&t);
+        int32_t other = t.otherwise >= 0 ? otherwise_rule(&t, src, note) : GRAMMAR_NONE;
         if (b->status == TERN_OK) {
             b->g->rules[rule].start = from;
             b->g->nodes[end].accept = true;
             list_put(&t, from, call, end);
+            if (other >= 0) grammar_call(b, from, other, end, false);
         }
         schema_build(&t.s);
     }

@@ -177,6 +177,7 @@ enum tern_status answer_put(struct answer *a, struct str piece, bool is_control,
                             struct tern_err *err);
 enum tern_status answer_finish(struct answer *a, answer_sink sink, void *arg, struct tern_err *err);
 int answer_n_calls(const struct answer *a); // calls emitted so far
+bool answer_thinks(const struct answer *a); // between the reasoning's markers
 // A marker that some style or the reasoning split acts on. Vocabularies hold some of them as added tokens that are not
 // control tokens (Qwen3's <think> and <tool_call>): such a token is to be fed with is_control as well.
 bool answer_is_marker(struct str marker);
@@ -227,9 +228,13 @@ const char *constraint_note(const struct constraint *c); // what was read more n
 struct constraint_info {
     int n_nodes, n_rules;
     size_t bytes;                   // of the automaton
+    size_t bytes_all;               // with the memory for masks
     uint64_t n_masks, n_masks_kept; // masks asked for; of these, found
 };
 struct constraint_info constraint_info(const struct constraint *c);
+// One pointer of the caller's, kept with the constraint; NULL until set.
+void constraint_owner_set(struct constraint *c, void *owner);
+void *constraint_owner(const struct constraint *c);
 
 struct constraint_state;                                                // one place in one text; one thread at a time
 struct constraint_state *constraint_state_create(struct constraint *c); // NULL: no memory

@@ -536,7 +536,7 @@ static void forced_calls(void **state) {
         {", \"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"no_such\"}}", 400},
         {", \"tool_choice\": {\"type\": \"function\"}", 400},
         {", \"tool_choice\": \"sometimes\"", 400},
-        {", \"response_format\": {\"type\": \"json_object\"}", 400}};
+        {", \"guided_regex\": \"a\", \"tool_choice\": \"required\"", 400}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char *extra = tools_extra(rows[i].more);
         struct answer_http a = chat("s01", extra);
@@ -552,6 +552,106 @@ static void forced_calls(void **state) {
         }
         answer_free(&a);
         mem_free(extra);
+    }
+}
+
+static int tool_marker(void) {
+    struct answer_http a =
+        http_post(&server, "/tokenize", "{\"content\": \"<|tool_call_start|>\", \"parse_special\": true}", "");
+    json_t *j = answer_json(&a), *tokens = json_object_get(j, "tokens");
+    assert_int_equal(json_array_size(tokens), 1);
+    int id = (int)json_integer_value(json_array_get(tokens, 0));
+    json_decref(j);
+    answer_free(&a);
+    return id;
+}
+
+// With tools to choose from and a form: the script whose answer is a call gives that call; the one whose answer is no
+// call is held to the form (the model's next best way out, a call, is biased away).
+static void calls_or_form(void **state) {
+    (void)state;
+    static const struct {
+        const char *more, *texts[2];
+    } rows[] = {{SCHEMA("{\"type\": \"boolean\"}"), {"true", "false"}},
+                {", \"guided_choice\": [\"left\", \"right\"]", {"left", "right"}},
+                {", \"grammar\": \"root ::= [ab]\"", {"a", "b"}}};
+    const int marker = tool_marker();
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        for (int streamed = 0; streamed < 2; streamed++) {
+            static const char tools[] =
+                ", \"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"get_weather\"}}]";
+            char more[512], biased[600];
+            snprintf(more, sizeof more, "%s%s%s", tools, rows[i].more, streamed ? ", \"stream\": true" : "");
+            snprintf(biased, sizeof biased, "%s, \"logit_bias\": {\"%d\": -100}", more, marker);
+            struct answer_http text = chat("s01", biased), call = chat("s04", more);
+            assert_int_equal(text.status, 200);
+            assert_int_equal(call.status, 200);
+            if (streamed) {
+                struct chat_stream t = stream_parse(&text, 0), c = stream_parse(&call, 0);
+                if (strcmp(t.text, rows[i].texts[0]) != 0 && strcmp(t.text, rows[i].texts[1]) != 0)
+                    fail_msg("%s: '%s'", rows[i].more, t.text);
+                assert_string_equal(t.finish, "stop");
+                assert_string_equal(t.calls, "");
+                assert_string_equal(c.finish, "tool_calls");
+                assert_string_equal(c.text, "");
+                assert_non_null(strstr(c.calls, "get_weather"));
+                chat_stream_free(&t);
+                chat_stream_free(&c);
+            } else {
+                json_t *t = answer_json(&text), *c = answer_json(&call);
+                const char *content = json_string_value(json_object_get(message_of(t), "content"));
+                if (strcmp(content, rows[i].texts[0]) != 0 && strcmp(content, rows[i].texts[1]) != 0)
+                    fail_msg("%s: '%s'", rows[i].more, content);
+                assert_string_equal(finish_of(t), "stop");
+                assert_string_equal(finish_of(c), "tool_calls");
+                assert_true(json_array_size(json_object_get(message_of(c), "tool_calls")) >= 1);
+                json_decref(t);
+                json_decref(c);
+            }
+            answer_free(&text);
+            answer_free(&call);
+        }
+}
+
+static double metric(const char *name) {
+    struct answer_http a = http_get(&server, "/metrics", "");
+    char line[128];
+    snprintf(line, sizeof line, "\n%s{", name);
+    const char *at = strstr(a.body, line), *end = at ? strchr(at, '}') : NULL;
+    if (!end) fail_msg("no metric %s", name);
+    double v = strtod(end + 1, NULL);
+    answer_free(&a);
+    return v;
+}
+
+static void constraints_are_kept(void **state) {
+    (void)state;
+    static const char extra[] = SCHEMA("{\"enum\": [\"kept\", \"compiled once\"]}");
+    double opened = metric("tern_constraints_opened_total"), compiled = metric("tern_constraints_compiled_total");
+    for (int i = 0; i < 3; i++) {
+        struct answer_http a = chat("s01", extra);
+        assert_int_equal(a.status, 200);
+        answer_free(&a);
+    }
+    assert_true(metric("tern_constraints_opened_total") == opened + 3);
+    assert_true(metric("tern_constraints_compiled_total") == compiled + 1);
+    assert_true(metric("tern_constraints_kept") >= 1);
+    assert_true(metric("tern_constraints_kept_bytes") <= 64 << 20);
+}
+
+// s13 thinks, then answers: its thoughts' tokens, with the two markers, are counted.
+static void reasoning_is_counted(void **state) {
+    (void)state;
+    static const char *const names[] = {"s01", "s13"};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        struct answer_http a = chat(names[i], "");
+        json_t *j = answer_json(&a), *usage = json_object_get(j, "usage");
+        int64_t n = json_integer_value(
+            json_object_get(json_object_get(usage, "completion_tokens_details"), "reasoning_tokens"));
+        int64_t all = json_integer_value(json_object_get(usage, "completion_tokens"));
+        if (i == 0 ? n != 0 : n < 3 || n >= all) fail_msg("%s: %lld of %lld", names[i], (long long)n, (long long)all);
+        json_decref(j);
+        answer_free(&a);
     }
 }
 
@@ -573,6 +673,9 @@ int main(void) {
         cmocka_unit_test(context_is_told),
         cmocka_unit_test(constraints),
         cmocka_unit_test(forced_calls),
+        cmocka_unit_test(calls_or_form),
+        cmocka_unit_test(constraints_are_kept),
+        cmocka_unit_test(reasoning_is_counted),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

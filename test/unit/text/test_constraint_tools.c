@@ -168,6 +168,39 @@ static void test_parsed(void **state) {
     }
 }
 
+// Calls or a text of another form: both are accepted, nothing between.
+static void test_otherwise(void **state) {
+    (void)state;
+#define OTHERWISE(kind, spec) "{\"tools\": " TOOLS ", \"otherwise\": {\"kind\": \"" kind "\", \"spec\": \"" spec "\"}}"
+    static const struct {
+        enum answer_style style;
+        const char *spec, *accept[3], *reject[3];
+    } rows[] = {{ANSWER_LFM2,
+                 OTHERWISE("json_schema", "{\\\"type\\\": \\\"boolean\\\"}"),
+                 {"true", "false"},
+                 {"[stop()]", "null", "true[stop()]"}},
+                {ANSWER_LFM2, OTHERWISE("json_object", ""), {"{}", "{\"a\": [1]}"}, {"[]", "{", "1"}},
+                {ANSWER_LFM2, OTHERWISE("regex", "[ab]{2}"), {"ab", "ba"}, {"a", "abc"}},
+                {ANSWER_LFM2, OTHERWISE("gbnf", "root ::= [0-9]+"), {"7", "12"}, {"", "x"}},
+                {ANSWER_LFM2, OTHERWISE("choice", "[\\\"yes\\\", \\\"[no\\\"]"), {"yes", "[no"}, {"[", "no"}},
+                {ANSWER_LLAMA3,
+                 OTHERWISE("json_schema", "{\\\"type\\\": \\\"boolean\\\"}"),
+                 {"true", "{\"name\": \"stop\", \"parameters\": {}}"},
+                 {"{\"name\": \"go\", \"parameters\": {}}", "{}", "true{\"name\": \"stop\", \"parameters\": {}}"}}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct constraint *c;
+        struct tern_err err;
+        if (constraint_try(&c, CONSTRAINT_TOOL_CALL, str_from(rows[i].spec), rows[i].style, &err) != TERN_OK)
+            fail_msg("row %zu: %s", i, err.message);
+        for (int k = 0; k < 3 && rows[i].accept[k]; k++)
+            verdict_check(c, "otherwise", str_from(rows[i].accept[k]), true);
+        for (int k = 0; k < 3 && rows[i].reject[k]; k++)
+            verdict_check(c, "otherwise", str_from(rows[i].reject[k]), false);
+        if (rows[i].style == ANSWER_LFM2) assert_true(lfm2_accepts(c, "[stop(), get_weather(city=\"a\")]"));
+        constraint_free(c);
+    }
+}
+
 static void test_refused(void **state) {
     (void)state;
     static const struct {
@@ -181,7 +214,9 @@ static void test_refused(void **state) {
                 {"{\"tools\": [{\"name\": \"a b\"}]}", ANSWER_LFM2, TERN_UNSUPPORTED, "a b"},
                 {"{\"tools\": " TOOLS ", \"name\": \"nosuch\"}", ANSWER_LFM2, TERN_BAD_FORMAT, "nosuch"},
                 {"{\"tools\": [{\"name\": \"f\", \"parameters\": {\"properties\": {\"x\": {\"not\": {}}}}}]}",
-                 ANSWER_LFM2, TERN_UNSUPPORTED, "#/tools/0/parameters/properties/x"}};
+                 ANSWER_LFM2, TERN_UNSUPPORTED, "#/tools/0/parameters/properties/x"},
+                {OTHERWISE("tool_call", ""), ANSWER_LFM2, TERN_BAD_FORMAT, "otherwise.kind"},
+                {OTHERWISE("json_schema", "{\\\"not\\\": {}}"), ANSWER_LFM2, TERN_UNSUPPORTED, "\"not\""}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct constraint *c = NULL;
         struct tern_err err;
@@ -193,10 +228,8 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vectors),
-        cmocka_unit_test(test_lfm2),
-        cmocka_unit_test(test_parsed),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_vectors),   cmocka_unit_test(test_lfm2),    cmocka_unit_test(test_parsed),
+        cmocka_unit_test(test_otherwise), cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests_name("tool call constraints", tests, vocab_setup, vocab_teardown);
 }
