@@ -259,8 +259,8 @@ enum tern_constraint_kind {
     // spec: {"tools": [… as in tools_json], "name": "f", "parallel": false}. The answer is a call of one of the tools,
     // or of the one named (tool_choice "required" or named), in the model's own way, which parse_tools reads: use it
     // with tools_json in the request. Without "name": any tool; parallel (default true): more than one call may come.
-    // With "otherwise": {"kind": "json_schema" | "json_object" | "gbnf" | "regex" | "choice", "spec": "…"} the answer is
-    // either such calls or what a constraint of that kind and spec (a text) lets through.
+    // With "otherwise": {"kind": "json_schema" | "json_object" | "gbnf" | "regex" | "choice", "spec": "…"} the answer
+    // is either such calls or what a constraint of that kind and spec (a text) lets through.
     TERN_CONSTRAINT_TOOL_CALL,
 };
 // Fills out, fit for tern_request_options.constraint of any number of requests of this engine, on any threads. Close
@@ -279,7 +279,8 @@ struct tern_constraint_info {
     int n_kept;
     uint64_t bytes_kept;
 };
-TERN_API void tern_constraint_info(const struct tern_engine *e, struct tern_constraint_info *out); // any thread
+// Any thread.
+TERN_API void tern_constraint_info(const struct tern_engine *e, struct tern_constraint_info *out);
 // What was read more narrowly than written ("#/x: oneOf is held as anyOf"), or NULL. Borrowed from c.
 TERN_API const char *tern_constraint_note(const struct tern_constraint *c);
 

@@ -154,7 +154,7 @@ void tern_constraint_info(const struct tern_engine *e, struct tern_constraint_in
     mutex_unlock(c->mutex);
 }
 
-// ---------------------------------------------------------------------------------------------------------------- public
+// -------------------------------------------------------------------------------------------------------------- public
 
 enum tern_status tern_constraint_open(struct tern_constraint *out, struct tern_engine *e,
                                       enum tern_constraint_kind kind, struct tern_str spec, struct tern_err *err) {
