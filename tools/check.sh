@@ -129,7 +129,9 @@ tier_gcc() {
 }
 tier_fault() { build 'fault' build && tests 'fault' build --suite fault; }
 tier_drafts() {
-    build 'drafts' build && one 'drafts: 100 prompts, every combination' build/test/test_draft_matrix whole build/draft-matrix.txt
+    build 'drafts' build || return
+    one 'drafts: every rule set of the npu unit' env TERN_UNVALIDATED=1 build/test/test_draft_units all
+    one 'drafts: 100 prompts, every combination' build/test/test_draft_matrix whole build/draft-matrix.txt
 }
 tier_san() { sanitizer 'address and undefined' build/san address,undefined; }
 tier_tsan() { sanitizer 'thread' build/tsan thread; }

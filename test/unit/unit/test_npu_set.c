@@ -24,15 +24,19 @@ static enum tern_status set_make(const struct model *m, const char *backend, con
     return unit_npu_compile(m, &o, was_there, err);
 }
 
-// Logits of one step of 40 rows; NULL: the status of opening instead.
-static enum tern_status logits_get(const char *unit, const struct model *m, bool pack_cache, float *out,
-                                   struct weights_info *info, struct tern_err *err) {
+#define STEP_ROWS 40
+#define BLOCKS 16
+
+// Logits behind a text of n tokens in steps of 40 rows at most; else the status of opening.
+static enum tern_status text_run(const char *unit, const struct model *m, bool pack_cache, int n, float *out,
+                                 struct weights_info *info, struct tern_err *err) {
     struct unit *u = NULL;
     struct unit_weights *w = NULL;
     struct prog *p = NULL;
     struct unit_program *program = NULL;
     struct unit_buffer *buffers[3];
-    struct state_pool pool = {.n_blocks = 4, .n_slots = 1};
+    struct state_pool pool = {.n_blocks = BLOCKS, .n_slots = 1};
+    int32_t blocks[BLOCKS];
     struct step_builder b;
     struct arena arena;
     assert_ok(unit_open(&u, unit, &(struct unit_options){.n_threads = 1}, err));
@@ -54,19 +58,22 @@ static enum tern_status logits_get(const char *unit, const struct model *m, bool
     assert_ok(d->program_compile(u, &program, p, w, err));
     assert_ok(state_layout_init(&pool.layout, m, OP_KV_F16, 0, m->hyper.n_layers, 64, err));
     uint64_t kv = 0, conv = 0;
-    assert_true(state_kv_bytes(&pool.layout, 4, &kv) && state_conv_bytes(&pool.layout, 1, &conv));
+    assert_true(state_kv_bytes(&pool.layout, BLOCKS, &kv) && state_conv_bytes(&pool.layout, 1, &conv));
     const uint64_t bytes[] = {kv, conv, 64 * (uint64_t)m->hyper.n_vocab * sizeof(float)};
     for (int i = 0; i < 3; i++) assert_ok(d->buffer_alloc(u, &buffers[i], bytes[i], err));
     pool.kv = buffers[0];
     pool.conv = buffers[1];
     assert_ok(step_builder_init(&b, &arena, 64, m->hyper.conv_len, 1, err));
-    const int32_t blocks[] = {0, 1, 2, 3};
-    step_begin(&b, &pool, 0);
-    int q = step_add_seq(&b, blocks, 4, 0, -1, 0);
-    for (int i = 0; i < 40; i++) step_add_chain_row(&b, q, (i * 7 + 3) % m->hyper.n_vocab, i == 39);
-    b.step.ports[PORT_LOGITS].buf = buffers[2];
-    struct unit_event event;
-    assert_ok(d->submit(u, program, step_end(&b), &event, err));
+    for (int i = 0; i < BLOCKS; i++) blocks[i] = i;
+    for (int at = 0; at < n; at += STEP_ROWS) {
+        struct unit_event event;
+        step_begin(&b, &pool, 0);
+        int q = step_add_seq(&b, blocks, BLOCKS, at, at > 0 ? 0 : -1, 0);
+        for (int i = at; i < MIN(at + STEP_ROWS, n); i++)
+            step_add_chain_row(&b, q, (i * 7 + 3) % m->hyper.n_vocab, i == n - 1 || i == at + STEP_ROWS - 1);
+        b.step.ports[PORT_LOGITS].buf = buffers[2];
+        assert_ok(d->submit(u, program, step_end(&b), &event, err));
+    }
     memcpy(out, d->buffer_host(buffers[2]), (size_t)m->hyper.n_vocab * sizeof(float));
     for (int i = 0; i < 3; i++) d->buffer_free(u, buffers[i]);
     d->program_free(u, program);
@@ -75,6 +82,11 @@ static enum tern_status logits_get(const char *unit, const struct model *m, bool
     unit_close(u);
     arena_release(&arena);
     return TERN_OK;
+}
+
+static enum tern_status logits_get(const char *unit, const struct model *m, bool pack_cache, float *out,
+                                   struct weights_info *info, struct tern_err *err) {
+    return text_run(unit, m, pack_cache, STEP_ROWS, out, info, err);
 }
 
 #define N 4096
@@ -125,6 +137,30 @@ static void test_equal_from_the_cache(void **state) {
     assert_false(info.from_cache);
 }
 
+static void bucket_512(char *data, size_t *len);
+static void copy_with(const char *name, const char *file, void (*change)(char *data, size_t *len));
+
+// Switching buckets loses nothing: a text that grows beyond the first bucket gives the bits of one that was in the
+// second from the start. A bucket chosen one too small would leave positions out.
+static void test_switch(void **state) {
+    (void)state;
+    static const int lengths[] = {250, 256, 257, 290};
+    struct weights_info info;
+    setenv("TERN_NPU_CHUNKS", "1", 1);
+    for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
+        setenv("TERN_NPU_CTX", "512", 1); // 256 and 512
+        assert_ok(text_run("npu", model, true, lengths[i], want, &info, &test_err));
+        unsetenv("TERN_NPU_CTX"); // the set's: 512 alone
+        copy_with("wide", NPU_SET_PROGRAMS, bucket_512);
+        assert_ok(text_run("npu", model, true, lengths[i], have, &info, &test_err));
+        same();
+        unsetenv("TERN_NPU_SET");
+    }
+    unsetenv("TERN_NPU_CHUNKS");
+    setenv("TERN_NPU_CTX", "256", 1);
+    assert_ok(text_run("npu", model, true, 256, have, &info, &test_err));
+}
+
 // A copy of the set with one file changed.
 static void copy_with(const char *name, const char *file, void (*change)(char *data, size_t *len)) {
     static const char *const files[] = {NPU_SET_FILE, NPU_SET_PROGRAMS};
@@ -145,6 +181,11 @@ static void copy_with(const char *name, const char *file, void (*change)(char *d
     setenv("TERN_NPU_SET", dir, 1);
 }
 
+static void bucket_512(char *data, size_t *len) {
+    char *at = memmem(data, *len, "\"bucket\":256", 12);
+    assert_non_null(at);
+    memcpy(at + 9, "512", 3);
+}
 static void cut(char *data, size_t *len) { (void)data, *len /= 2; }
 static void header_flip(char *data, size_t *len) { (void)len, data[90] ^= 1; }
 static void version_change(char *data, size_t *len) {
@@ -286,7 +327,8 @@ int main(void) {
                                        cmocka_unit_test(test_refused),
                                        cmocka_unit_test(test_chunks),
                                        cmocka_unit_test(test_parse),
-                                       cmocka_unit_test(test_buckets)};
+                                       cmocka_unit_test(test_buckets),
+                                       cmocka_unit_test(test_switch)};
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     tiny_model_free(model);
     tiny_model_free(other);

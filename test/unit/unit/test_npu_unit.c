@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "unit/unit.h"
-#include "../../common/tiny_model.h"
+#include "coreai_asset_test.h"
+#include "unit/npu/npu_unit.h"
 
 #define WINDOW 64
 #define N_BLOCKS 64
@@ -479,11 +479,80 @@ static void test_remote(void **state) {
     unsetenv("TERN_NPU_CTX");
 }
 
+// The programs of a rig as an asset for Apple's runtime: what the unit asks for by name.
+static bool asset_make(struct asset_folder *f, const struct tiny_shape *shape) {
+    struct model *m = tiny_model_create(shape);
+    struct npu_store *store = NULL;
+    struct prog *p = NULL;
+    struct npu_list *l = NULL;
+    struct tern_err err;
+    struct prog_spec spec = {.kind = PROG_WHOLE,
+                             .numerics = PROG_CLASS_INT8,
+                             .kv_type = OP_KV_F16,
+                             .window = WINDOW,
+                             .n_out_max = -1,
+                             .outputs = PROG_OUT_LOGITS | PROG_OUT_ARGMAX};
+    if (!asset_folder_init(f)) return tiny_model_free(m), false;
+    must(npu_store_create(&store, m, NPU_FORMAT_I8, &err), &err);
+    must(prog_build(&p, m, &spec, &err), &err);
+    must(npu_program_list(&l, p, store, NULL, 64, 1, &err), &err);
+    const struct npu_list *const lists[] = {l};
+    template_make(f, lists, 1);
+    must(coreai_fill(f->tpl, f->asset, lists, 1, m->digest, &err), &err);
+    npu_list_free(l);
+    prog_free(p);
+    npu_store_free(store);
+    tiny_model_free(m);
+    return true;
+}
+
+// Apple's runtime in the driver: the same tokens as plain, chain and tree, and the evaluator's logits in every bit.
+static void test_coreai(void **state) {
+    (void)state;
+    struct asset_folder f;
+    struct tiny_shape shape = tiny_lfm2_shape(FORMAT_F32, 3);
+    setenv("TERN_NPU_CTX", "64", 1);
+    if (asset_make(&f, &shape)) {
+        struct rig apple, own;
+        int32_t text[TEXT];
+        setenv("TERN_COREAI_ASSET", f.asset, 1);
+        check_remote("npu:coreai", &shape);
+        rig_open(&apple, "npu:coreai", &shape, PROG_CLASS_INT8);
+        rig_open(&own, "npu:coreai-linux", &shape, PROG_CLASS_INT8);
+        text_make(&own, text, TEXT, 8);
+        float *have = row_make(&apple), *want = row_make(&own);
+        for (int i = 0; i < 60; i += 20) {
+            feed(&apple, 0, text + i, 20, have);
+            feed(&own, 0, text + i, 20, want);
+            same_bits(have, want, own.n_vocab, "Apple's runtime in the driver");
+        }
+        rig_close(&own);
+        rig_close(&apple);
+        unsetenv("TERN_COREAI_ASSET");
+        asset_folder_remove(&f);
+    }
+    unsetenv("TERN_NPU_CTX");
+}
+
+// Qwen3: attention with norms of q and k in every layer, halves rotated, an output of its own or the embedding.
+static void test_qwen3(void **state) {
+    (void)state;
+    for (int tied = 0; tied < 2; tied++) {
+        struct tiny_shape shape = tiny_llama_shape(FORMAT_F32, 14);
+        shape.arch = "qwen3";
+        shape.qk_norm = true;
+        shape.interleaved = false;
+        shape.tied = tied;
+        check_agreement(&shape);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_agrees_with_cpu), cmocka_unit_test(test_cuts),           cmocka_unit_test(test_tree),
-        cmocka_unit_test(test_together),        cmocka_unit_test(test_planted_faults), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_remote),          cmocka_unit_test(test_calibration),
+        cmocka_unit_test(test_coreai),         cmocka_unit_test(test_qwen3),    cmocka_unit_test(test_agrees_with_cpu),
+        cmocka_unit_test(test_cuts),           cmocka_unit_test(test_tree),     cmocka_unit_test(test_together),
+        cmocka_unit_test(test_planted_faults), cmocka_unit_test(test_refusals), cmocka_unit_test(test_remote),
+        cmocka_unit_test(test_calibration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,88 @@
+// Speculation on the npu unit through the engine: greedy as plain, chain and tree gives the same tokens under the rule
+// sets whose sums do not depend on where a key lies, and pays (mean accepted tokens a round). Engines' own rule sets
+// (argument `all`) are counted: their tokens need not be equal.
+#define _GNU_SOURCE 1
+#include "../common/prompt_file.h"
+#include "../unit/engine/engine_fixture.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define DRAFTER TEST_MODELS "/pico-dspark.gguf"
+#define TOKENS 20
+#define PROMPTS_MAX 5
+
+static int n_prompts = 2;
+static struct prompt_file file;
+
+static const struct {
+    const char *unit;
+    bool exact;
+} units[] = {{"npu:coreai-linux", true}, {"npu:fp32", true}, {"npu:ane-m1", false}, {"npu:ane-m5", false}};
+static int n_units = 2;
+
+static void answer(struct tern_session *s, int prompt, enum tern_draft draft, struct seen *out) {
+    struct tern_request_options o;
+    struct tern_err err;
+    tern_request_options_default(&o);
+    o.messages_json = (struct tern_str){file.lines[prompt].messages.data, file.lines[prompt].messages.len};
+    o.n_max = TOKENS;
+    o.temperature = 0;
+    o.draft = draft;
+    fixture_must(tern_session_truncate(s, 0, &err), &err);
+    seen_run(out, s, &o);
+}
+
+static void unit_check(const char *unit, bool exact) {
+    static const enum tern_draft drafts[] = {TERN_DRAFT_CHAIN, TERN_DRAFT_TREE};
+    static const char *const names[] = {"chain", "tree"};
+    struct tern_engine_options eo = fixture_options(PICO_MODEL);
+    eo.unit = unit;
+    eo.draft_path = DRAFTER;
+    eo.draft = TERN_DRAFT_TREE;
+    eo.window = 64;
+    eo.n_threads = 2;
+    eo.n_ctx = 512;
+    if (strcmp(unit, "npu:fp32") == 0) eo.kv_type = TERN_KV_F32; // or the cache rounds what the window does not
+    struct tern_engine *e = fixture_engine(&eo);
+    struct tern_session *s = fixture_session(e);
+    for (int d = 0; d < 2; d++) {
+        int64_t tokens = 0, rounds = 0;
+        int n_equal = 0;
+        for (int p = 0; p < n_prompts; p++) {
+            struct seen want, got;
+            answer(s, p, TERN_DRAFT_OFF, &want);
+            answer(s, p, drafts[d], &got);
+            bool same = want.n_ids == got.n_ids && memcmp(want.ids, got.ids, want.n_ids * sizeof *want.ids) == 0;
+            if (exact && !same) fail_msg("%s, prompt %d, %s: other tokens than plain", unit, p, names[d]);
+            n_equal += same;
+            tokens += got.usage.n_round_tokens;
+            rounds += got.usage.n_rounds;
+            seen_release(&want);
+            seen_release(&got);
+        }
+        double mean = rounds > 0 ? (double)tokens / (double)rounds : 0;
+        print_message("%s, %s: %d of %d answers equal to plain, %.2f tokens a round\n", unit, names[d], n_equal,
+                      n_prompts, mean);
+        assert_true(mean > 1.5);
+    }
+    tern_session_close(s);
+    tern_engine_close(e);
+}
+
+static void test_units(void **state) {
+    (void)state;
+    for (int i = 0; i < n_units; i++) unit_check(units[i].unit, units[i].exact);
+}
+
+int main(int argc, char **argv) {
+    bool all = argc > 1 && strcmp(argv[1], "all") == 0;
+    if (env_get("TERN_TEST_SHORT")) n_prompts = 1;
+    if (all) n_units = ARRAY_LEN(units), n_prompts = PROMPTS_MAX;
+    setenv("TERN_NPU_CTX", "512", 1);
+    prompt_file_read(&file, TEST_DATA "/pico/prompts.jsonl", 3, 20, PROMPTS_MAX);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_units)};
+    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    prompt_file_release(&file);
+    return rc;
+}
