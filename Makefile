@@ -1,7 +1,7 @@
 # The usual ways into the build; bare `make` prints them. Meson does the work: build/ is its folder, build/NAME those of
 # the other kinds of build.
 .POSIX:
-.PHONY: help run build check test-full test-san test-fault fuzz bench format clean cross-aarch64 check-macos install
+.PHONY: help run build check test-full test-san test-fault fuzz bench format clean cross-aarch64 check-macos install dist
 
 help:
 	@echo 'make run            build, then talk to the model that comes along (without a terminal: one prompt)'
@@ -16,6 +16,7 @@ help:
 	@echo 'make check-macos    compiles and links for macOS with zig, which it fetches'
 	@echo 'make format         clang-format 14 over the tree'
 	@echo 'make install        to /usr/local, or PREFIX at the first build'
+	@echo 'make dist           static programs, .deb and wheel for x86-64 and aarch64 in build/dist (doc/deploy.md)'
 	@echo 'make clean          removes build/'
 
 PREFIX = /usr/local
@@ -42,7 +43,7 @@ check:
 
 test-full:
 	@tools/deps.sh ci
-	@tools/check.sh style gcc clang clients drafts san tsan cross macos
+	@tools/check.sh style gcc clang clients dist drafts san tsan cross macos
 
 test-san:
 	@tools/deps.sh check
@@ -70,6 +71,10 @@ bench: build
 format:
 	@tools/list_files.sh . | grep -E '^(src|include|test|fuzz|bench)/.*\.(c|h)$$' | grep -v '^test/data/' | \
 		xargs clang-format-14 -i
+
+dist:
+	@tools/deps.sh dist
+	@tools/dist.sh
 
 install: build
 	meson install -C build

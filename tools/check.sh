@@ -12,6 +12,7 @@
 #                             or more; build/draft-matrix.txt has what is done, so a stopped run goes on from there
 #   cross   build/aarch64     aarch64, all tests under qemu (hours)
 #   arm     build/aarch64     of these the operations, the kernels and the equality of bits
+#   dist    build/dist*       what `make dist` makes: built twice, equal bytes; installed and run (long)
 #   clients build/            real clients of the server: packages of Python, a browser (tools/clients.sh)
 #   macos   build/macos-*     compiled and linked for macOS on both processors; nothing runs
 #
@@ -176,14 +177,15 @@ tier_clients() {
     *) fail 'clients' ;;
     esac
 }
+tier_dist() { one 'dist: packages, twice the same' tools/check_dist.sh; }
 tier_macos() { one 'macOS: compiles and links' tools/check_macos.sh; }
 
 [ $# -gt 0 ] || set -- style gcc
 for tier in "$@"; do
     case $tier in
-    style | gcc | clang | san | tsan | fault | drafts | cross | arm | clients | macos) "tier_$tier" ;;
+    style | gcc | clang | san | tsan | fault | drafts | cross | arm | clients | dist | macos) "tier_$tier" ;;
     *)
-        echo "check.sh: no tier '$tier' (style gcc clang san tsan fault drafts cross arm clients macos)" >&2
+        echo "check.sh: no tier '$tier' (style gcc clang san tsan fault drafts cross arm clients dist macos)" >&2
         exit 2
         ;;
     esac

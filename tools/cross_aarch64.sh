@@ -1,7 +1,7 @@
 #!/bin/sh
 # tools/cross_aarch64.sh BUILD_FOLDER: sets up an aarch64 build whose tests run under qemu-user. The two test libraries
-# are taken from Debian's arm64 packages into build/sysroot-aarch64, with apt's state kept apart, so that the machine
-# gets no second architecture. Exit 77 where compiler, emulator or packages are not to be had.
+# are taken from Debian's arm64 packages into build/sysroot-aarch64 (tools/debian_arm64.sh). Exit 77 where compiler,
+# emulator or packages are not to be had.
 set -u
 folder=$1
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -11,23 +11,7 @@ for tool in aarch64-linux-gnu-gcc qemu-aarch64; do
 done
 
 sysroot=$root/build/sysroot-aarch64
-if [ ! -f "$sysroot/complete" ]; then
-    command -v apt-get >/dev/null 2>&1 || { echo 'no apt-get to fetch cmocka and jansson for arm64'; exit 77; }
-    rm -rf "$sysroot"
-    mkdir -p "$sysroot/apt/state/lists/partial" "$sysroot/apt/cache/archives/partial" "$sysroot/debs"
-    apt() {
-        apt-get -q -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o Dir::State="$sysroot/apt/state" \
-            -o Dir::Cache="$sysroot/apt/cache" -o Dir::State::status=/dev/null -o APT::Sandbox::User=root "$@" </dev/null
-    }
-    apt update || { echo 'apt-get update for arm64 failed'; exit 77; }
-    (cd "$sysroot/debs" && apt download libcmocka0 libcmocka-dev libjansson4 libjansson-dev) ||
-        { echo 'cmocka and jansson for arm64 could not be fetched'; exit 77; }
-    for deb in "$sysroot"/debs/*.deb; do
-        dpkg -x "$deb" "$sysroot" || exit 1
-    done
-    rm -rf "$sysroot/apt"
-    touch "$sysroot/complete"
-fi
+tools/debian_arm64.sh "$sysroot" libcmocka0 libcmocka-dev libjansson4 libjansson-dev || exit $?
 
 [ -f "$folder/build.ninja" ] && exit 0
 libraries=$sysroot/usr/lib/aarch64-linux-gnu

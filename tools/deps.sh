@@ -1,6 +1,6 @@
 #!/bin/sh
-# tools/deps.sh [build|check|ci|cross|fuzz]: what tern needs to be built (default), checked, checked as CI does,
-# cross-built for aarch64, or fuzzed. Looks for each tool itself; what is missing is installed with apt-get when this
+# tools/deps.sh [build|check|ci|cross|fuzz|dist]: what tern needs to be built (default), checked, checked as CI does,
+# cross-built for aarch64, fuzzed, or packed for others. Looks for each tool itself; what is missing is installed with apt-get when this
 # user may (root, or sudo without a password), else the command to type is printed and the script fails. A package that
 # only makes more possible (hwloc, libmicrohttpd, hiredis, clang-format …) is asked for but may stay away.
 set -u
@@ -37,6 +37,13 @@ library hiredis hiredis/hiredis.h || want="$want libhiredis-dev"
 
 case $tier in
 build) ;;
+dist)
+    library microhttpd microhttpd.h || need="$need libmicrohttpd-dev"
+    library hiredis hiredis/hiredis.h || need="$need libhiredis-dev"
+    have aarch64-linux-gnu-gcc || need="$need gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
+    want_tool python3 python3
+    want_tool dpkg-deb dpkg
+    ;;
 check | ci | cross | fuzz)
     library cmocka cmocka.h || need="$need libcmocka-dev"
     library jansson jansson.h || need="$need libjansson-dev"
@@ -45,7 +52,7 @@ check | ci | cross | fuzz)
     have clang-format-14 || clang-format --version 2>/dev/null | grep -q 'version 14\.' || want="$want clang-format-14"
     ;;
 *)
-    echo "deps.sh: unknown tier '$tier' (build, check, ci, cross, fuzz)" >&2
+    echo "deps.sh: unknown tier '$tier' (build, check, ci, cross, fuzz, dist)" >&2
     exit 2
     ;;
 esac

@@ -44,6 +44,9 @@ struct cpu_slot {
 };
 // What the affinity mask tells (all of one kind where the system does not say). Returns the count, at least 1.
 int cpu_slots_affinity(struct cpu_slot slots[CPU_SLOTS_MAX]);
+// How fast a processor's kind is as Linux tells it under root (""; tests have others): the capacity of ARM's clusters,
+// 1 and 0 for the two kinds of a hybrid Intel processor; 0 where all are alike.
+int cpu_kind_of(const char *root, int cpu);
 // The same in order of preference, through hwloc when built in; *source (nullable) becomes "hwloc" or "affinity".
 int cpu_slots_get(struct cpu_slot slots[CPU_SLOTS_MAX], const char **source);
 // Sorts: fast kinds first, in a kind the first thread of every core before second ones, then by number.

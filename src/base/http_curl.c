@@ -4,7 +4,6 @@
 #define _DARWIN_C_SOURCE 1
 #include "base/base.h"
 #include <arpa/inet.h>
-#include <dlfcn.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -47,10 +46,10 @@ struct curl_api {
     void (*slist_free_all)(void *list);
 };
 
-static bool symbol_take(void *lib, const char *name, void *out /* pointer to a function pointer */) {
-    void *p = dlsym(lib, name);
-    memcpy(out, &p, sizeof p);
-    return p != NULL;
+static bool symbol_take(const struct os_library *lib, const char *name, void *out /* pointer to a function pointer */) {
+    os_function f = library_symbol(lib, name);
+    memcpy(out, &f, sizeof f);
+    return f != NULL;
 }
 
 // Loaded once and kept: unloading a library that started threads or handlers is not safe.
@@ -60,8 +59,11 @@ static enum tern_status curl_load(struct curl_api *api, struct tern_err *err) {
 #else
     static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.so"};
 #endif
-    void *lib = NULL;
-    for (size_t i = 0; i < ARRAY_LEN(names) && !lib; i++) lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    struct os_library *lib = NULL;
+    enum tern_status status = TERN_NOT_FOUND;
+    for (size_t i = 0; i < ARRAY_LEN(names) && status == TERN_NOT_FOUND; i++)
+        status = library_open(&lib, names[i], err);
+    if (status == TERN_UNSUPPORTED) return status; // a static program
     if (lib && symbol_take(lib, "curl_easy_init", &api->easy_init) &&
         symbol_take(lib, "curl_easy_setopt", &api->easy_setopt) &&
         symbol_take(lib, "curl_easy_perform", &api->easy_perform) &&

@@ -3,8 +3,20 @@
 // Nothing is ever closed: a runtime's threads may still run its code after its last object is freed.
 #include "base/base.h"
 #include <dlfcn.h>
+#ifdef __linux__
+// Absent in a program that is linked statically, where dlopen needs the very C library that it was linked with, found
+// on few machines, and crashes with others.
+extern const char _DYNAMIC[] __attribute__((weak, visibility("hidden")));
+static bool is_static(void) { return _DYNAMIC == NULL; }
+#else
+static bool is_static(void) { return false; }
+#endif
 
 enum tern_status library_open(struct os_library **out, const char *path, struct tern_err *err) {
+    if (is_static())
+        return err_set(err, TERN_UNSUPPORTED,
+                       "cannot load the library '%s': this tern is one static file and loads none; use another build",
+                       path);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     struct os_stat st;
     *out = handle;

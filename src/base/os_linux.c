@@ -122,6 +122,35 @@ static int core_leader(int cpu) {
     return str_to_i64((struct str){text, n}, &leader) && leader <= cpu ? (int)leader : cpu;
 }
 
+// Is cpu in a list like "0-3,8"?
+static bool cpu_list_has(const char *list, int cpu) {
+    for (const char *p = list; *p;) {
+        int64_t range[2] = {-1, -1};
+        for (int i = 0; i < 2; i++) {
+            size_t n = 0;
+            while (p[n] >= '0' && p[n] <= '9') n++;
+            if (!str_to_i64((struct str){p, n}, &range[i])) return false;
+            p += n;
+            if (i == 0 && *p != '-') range[i = 1] = range[0];
+            if (i == 0) p++;
+        }
+        if (cpu >= range[0] && cpu <= range[1]) return true;
+        if (*p != ',') return false;
+        p++;
+    }
+    return false;
+}
+
+int cpu_kind_of(const char *root, int cpu) {
+    char path[256], text[1024];
+    snprintf(path, sizeof(path), "%s/sys/devices/system/cpu/cpu%d/cpu_capacity", root, cpu);
+    int64_t capacity;
+    if (os_read_small(path, text, sizeof(text)) && str_to_i64(str_trim(str_from(text)), &capacity) && capacity >= 0)
+        return (int)MIN(capacity, (int64_t)INT32_MAX);
+    snprintf(path, sizeof(path), "%s/sys/devices/cpu_core/cpus", root); // there on hybrid processors only
+    return os_read_small(path, text, sizeof(text)) && cpu_list_has(text, cpu);
+}
+
 int cpu_slots_affinity(struct cpu_slot slots[CPU_SLOTS_MAX]) {
     cpu_set_t set[8]; // 8192 processors: the kernel refuses a mask smaller than its own
     int n = 0;
@@ -130,7 +159,7 @@ int cpu_slots_affinity(struct cpu_slot slots[CPU_SLOTS_MAX]) {
     if (sched_getaffinity(thread_is_own() ? getpid() : 0, sizeof(set), set) == 0) {
         for (int cpu = 0; cpu < (int)sizeof(set) * 8 && n < CPU_SLOTS_MAX; cpu++) {
             if (!CPU_ISSET_S((size_t)cpu, sizeof(set), set)) continue;
-            slots[n++] = (struct cpu_slot){.cpu = cpu, .core = core_leader(cpu)};
+            slots[n++] = (struct cpu_slot){.cpu = cpu, .core = core_leader(cpu), .kind = cpu_kind_of("", cpu)};
         }
     }
     if (n == 0) slots[n++] = (struct cpu_slot){.cpu = -1};

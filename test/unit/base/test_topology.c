@@ -76,6 +76,25 @@ static void put_file(const char *path, const char *text) {
     assert_ok(file_write_atomic(full, text, strlen(text), &test_err));
 }
 
+static void test_kinds(void **state) {
+    (void)state;
+    char path[256];
+    snprintf(path, sizeof(path), "%s/kinds", root);
+    assert_int_equal(cpu_kind_of(path, 0), 0); // nothing is told
+    put_file("kinds/sys/devices/cpu_core/cpus", "0-3,8,10-11\n");
+    const int fast[] = {0, 1, 2, 3, 8, 10, 11}, slow[] = {4, 7, 9, 12, 100};
+    for (size_t i = 0; i < ARRAY_LEN(fast); i++) assert_int_equal(cpu_kind_of(path, fast[i]), 1);
+    for (size_t i = 0; i < ARRAY_LEN(slow); i++) assert_int_equal(cpu_kind_of(path, slow[i]), 0);
+    put_file("kinds/sys/devices/cpu_core/cpus", "2-\n");
+    assert_int_equal(cpu_kind_of(path, 2), 0);
+    put_file("kinds/sys/devices/system/cpu/cpu4/cpu_capacity", "1024\n");
+    put_file("kinds/sys/devices/system/cpu/cpu5/cpu_capacity", "446\n");
+    put_file("kinds/sys/devices/system/cpu/cpu6/cpu_capacity", "many\n");
+    assert_int_equal(cpu_kind_of(path, 4), 1024);
+    assert_int_equal(cpu_kind_of(path, 5), 446);
+    assert_int_equal(cpu_kind_of(path, 6), 0);
+}
+
 static void test_cgroup_v2(void **state) {
     (void)state;
     struct cgroup_limits l;
@@ -142,8 +161,8 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),     cmocka_unit_test(test_default_threads), cmocka_unit_test(test_this_machine),
-        cmocka_unit_test(test_cgroup_v2), cmocka_unit_test(test_cgroup_v1),
+        cmocka_unit_test(test_order), cmocka_unit_test(test_default_threads), cmocka_unit_test(test_this_machine),
+        cmocka_unit_test(test_kinds), cmocka_unit_test(test_cgroup_v2),       cmocka_unit_test(test_cgroup_v1),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
