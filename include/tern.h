@@ -197,6 +197,13 @@ enum tern_pooling {
 TERN_API enum tern_status tern_embed(struct tern_engine *e, struct tern_str text, enum tern_pooling pooling, float *out,
                                      size_t n, struct tern_err *err);
 
+// An encoder with a prompt-router head (LFM2.5-Encoder-350M-Prompt-Router's format) scores routes for a text: which of
+// several models, tools or topics it belongs to. logits [n_routes]; their softmax is the router's opinion. Text and
+// routes are read together, at most as many tokens as tern_embed takes; a route is one line.
+#define TERN_ROUTES_MAX 1024
+TERN_API enum tern_status tern_route(struct tern_engine *e, struct tern_str text, const struct tern_str *routes,
+                                     size_t n_routes, float *logits, struct tern_err *err);
+
 // ---------------------------------------------------------------------------------------------------------- session
 
 struct tern_session;

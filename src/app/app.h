@@ -53,7 +53,7 @@ struct command {
 extern const struct command command_chat, command_run, command_bench, command_show, command_tokenize, command_template,
     command_perplexity, command_doctor, command_cache, command_explain, command_quantize, command_study,
     command_calibrate, command_fidelity, command_list, command_compare, command_pull, command_rm, command_serve,
-    command_compile, command_validate, command_batch, command_config, command_help, command_completion;
+    command_compile, command_validate, command_route, command_batch, command_config, command_help, command_completion;
 extern const struct command *const commands[]; // all of them
 extern const int n_commands;
 void help_overview_print(void);

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 
 const struct command *const commands[] = {
-    &command_chat,     &command_run,      &command_serve,      &command_bench,   &command_show,
-    &command_tokenize, &command_template, &command_perplexity, &command_explain, &command_doctor,
-    &command_cache,    &command_quantize, &command_compile,    &command_study,   &command_calibrate,
-    &command_fidelity, &command_validate, &command_list,       &command_compare, &command_pull,
-    &command_rm,       &command_batch,    &command_config,     &command_help,    &command_completion};
+    &command_chat,     &command_run,        &command_serve,     &command_bench,    &command_show,     &command_tokenize,
+    &command_template, &command_perplexity, &command_explain,   &command_doctor,   &command_cache,    &command_quantize,
+    &command_compile,  &command_study,      &command_calibrate, &command_fidelity, &command_validate, &command_route,
+    &command_list,     &command_compare,    &command_pull,      &command_rm,       &command_batch,    &command_config,
+    &command_help,     &command_completion};
 const int n_commands = (int)ARRAY_LEN(commands);
 
 int main(int argc, char **argv) {

@@ -81,10 +81,10 @@ static void rows_pool(const float *rows, int n_rows, int n, enum tern_pooling po
     for (int i = 0; length > 0 && i < n; i++) out[i] /= length;
 }
 
-static enum tern_status ids_embed(struct tern_engine *e, const struct id_list *ids, enum tern_pooling pooling,
-                                  float *out, struct tern_err *err) {
+enum tern_status engine_encode(struct tern_engine *e, const struct id_list *ids, float **rows, struct tern_err *err) {
     int n_embd = e->model->hyper.n_embd;
     int n_max = MIN(e->model->hyper.n_ctx, STEP_WINDOW_MAX);
+    *rows = NULL;
     if (ids->len == 0) return err_set(err, TERN_INVALID_ARGUMENT, "an empty text has no vector");
     if (ids->len > (size_t)n_max)
         return err_set(err, TERN_CONTEXT_FULL, "the text has %zu tokens, at most %d are read at once", ids->len, n_max);
@@ -95,11 +95,10 @@ static enum tern_status ids_embed(struct tern_engine *e, const struct id_list *i
     enum tern_status status = embedding_make(&b, n, err);
     if (status == TERN_OK) status = rows_run(&b, ids->ids, n, err);
     if (status == TERN_OK) {
-        float *rows = arena_calloc(&b.arena, (size_t)n * (size_t)n_embd, sizeof *rows);
-        uint64_t bytes = sizeof *rows * (uint64_t)n * (uint64_t)n_embd;
-        status = rows ? b.d->buffer_read(e->unit, b.rows, 0, rows, bytes, err)
-                      : err_set(err, TERN_NO_MEMORY, "no memory for the rows of %d tokens", n);
-        if (status == TERN_OK) rows_pool(rows, n, n_embd, pooling, out);
+        *rows = mem_calloc((size_t)n * (size_t)n_embd, sizeof **rows);
+        uint64_t bytes = sizeof **rows * (uint64_t)n * (uint64_t)n_embd;
+        status = *rows ? b.d->buffer_read(e->unit, b.rows, 0, *rows, bytes, err)
+                       : err_set(err, TERN_NO_MEMORY, "no memory for the rows of %d tokens", n);
     }
     embedding_release(&b);
     mutex_unlock(e->mutex);
@@ -119,7 +118,10 @@ enum tern_status tern_embed(struct tern_engine *e, struct tern_str text, enum te
     struct id_list ids = {0};
     struct encode_options o = {.add_bos = tokenizer_adds_bos(e->tokenizer)};
     enum tern_status status = tokenizer_encode(e->tokenizer, &ids, (struct str){text.data, text.len}, &o, err);
-    if (status == TERN_OK) status = ids_embed(e, &ids, pooling, out, err);
+    float *rows = NULL;
+    if (status == TERN_OK) status = engine_encode(e, &ids, &rows, err);
+    if (status == TERN_OK) rows_pool(rows, (int)ids.len, h->n_embd, pooling, out);
+    mem_free(rows);
     id_list_release(&ids);
     return status;
 }

@@ -222,7 +222,7 @@ static enum tern_status validated_check(const struct tern_engine *e, struct tern
     if (e->options.shape) return TERN_OK;
     TRY(validation_key_make(&key, e->model->digest, e->options.unit ? e->options.unit : "cpu", &e->caps,
                             e->numerics_text, tern_version(), err));
-    return validation_require(&key, err);
+    return validation_require(&key, e->model->hyper.bidirectional, err);
 }
 
 enum tern_status tern_engine_open(struct tern_engine **out, const struct tern_engine_options *o, struct tern_err *err) {

@@ -213,6 +213,8 @@ static enum tern_status layer_map_hf(struct model_params *p, const struct hf_con
 
 static enum tern_status params_hf(struct model_params *p, struct model_source *s, const struct hf_config *c,
                                   struct tern_err *err) {
+    // A prompt router (Lfm2BidirForSequenceRouting) keeps its encoder under a name of its own, the head beside it.
+    if (table_find(s, STR("lfm2.embed_tokens.weight"))) TRY(table_rename(s, "lfm2.", "model.", err));
     TRY(hf_params_common(p, s, c, err));
     p->hyper.bidirectional = str_find(c->class_name, STR("Bidir"), 0) != (size_t)-1; // Lfm2BidirectionalModel
     if (c->n_head_kv == HF_ABSENT) return err_set(err, TERN_BAD_FORMAT, "config.json: num_key_value_heads is missing");

@@ -148,6 +148,8 @@ int str_shown(struct str s); // bytes of s to quote in a message, for %.*s
 
 // Room for n more tensors and an index for all; n is already checked against the file.
 enum tern_status table_reserve(struct model_source *s, int n, struct tern_err *err);
+// Names that begin with `from` begin with `to` instead; a name that is there already is an error.
+enum tern_status table_rename(struct model_source *s, const char *from, const char *to, struct tern_err *err);
 // Checks what a file says about one tensor (name bytes, sizes, blocks, range in the file's data part) and appends it.
 // ne[0..n_dims) are given; a zero size is allowed when zero_ok. offset counts from the file's header_len.
 struct table_entry {

@@ -24,6 +24,27 @@ enum tern_status table_reserve(struct model_source *s, int n, struct tern_err *e
     return TERN_OK;
 }
 
+enum tern_status table_rename(struct model_source *s, const char *from, const char *to, struct tern_err *err) {
+    struct str head = str_from(from), put = str_from(to);
+    for (int i = 0; i < s->n_tensors; i++) {
+        struct tensor *t = &s->tensors[i];
+        if (!str_starts(t->name, head)) continue;
+        size_t rest = t->name.len - head.len;
+        char *name;
+        TRY(source_alloc(s, &name, put.len + rest + 1, 1, err));
+        memcpy(name, put.data, put.len);
+        memcpy(name + put.len, t->name.data + head.len, rest);
+        t->name = (struct str){name, put.len + rest};
+    }
+    if (!name_index_init(&s->index, &s->arena, (size_t)s->n_tensors_cap, s->tensors, sizeof(*s->tensors)))
+        return err_set(err, TERN_NO_MEMORY, "out of memory for an index of %d tensors", s->n_tensors);
+    for (int i = 0; i < s->n_tensors; i++)
+        if (name_index_add(&s->index, (uint32_t)i) >= 0)
+            return err_set(err, TERN_BAD_FORMAT, "the tensor %.*s is there twice, once under %s",
+                           SHOW(s->tensors[i].name), from);
+    return TERN_OK;
+}
+
 enum tern_status name_check(struct str name, size_t len_max, const char *what, int64_t pos, struct tern_err *err) {
     if (name.len == 0) return err_set_at(err, TERN_BAD_FORMAT, pos, "%s is empty", what);
     if (name.len > len_max)

@@ -94,8 +94,9 @@ bool validation_path(char *out, size_t cap); // false: no cache folder
 enum tern_status validations_load(struct validations *out, struct tern_err *err);
 enum tern_status validation_keep(const struct validation *row, struct tern_err *err); // atomic, under a lock
 // TERN_OK when the arithmetic may be used: the reference unit's (cpu, which tests hold), a unit that computes nothing,
-// or one with an adopted row; else TERN_UNSUPPORTED with the command that makes one. TERN_UNVALIDATED=1 lets all pass.
-enum tern_status validation_require(const struct validation_key *key, struct tern_err *err);
+// or one with an adopted row; else TERN_UNSUPPORTED with the command that makes one (encoders are validated by tern
+// route). TERN_UNVALIDATED=1 lets all pass.
+enum tern_status validation_require(const struct validation_key *key, bool is_encoder, struct tern_err *err);
 
 // Lengths, format v1: counts of requests by prompt and by prompt + answer, in steps of LENGTHS_BIN positions. No text,
 // no time. One JSON object: "format": "tern-lengths", "version": 1, "prompts": [[bin, count], …], "totals": the same.

@@ -124,7 +124,7 @@ enum tern_status validation_keep(const struct validation *row, struct tern_err *
     return status;
 }
 
-enum tern_status validation_require(const struct validation_key *key, struct tern_err *err) {
+enum tern_status validation_require(const struct validation_key *key, bool is_encoder, struct tern_err *err) {
     struct validations v;
     struct buf text;
     const char *lets = env_get("TERN_UNVALIDATED");
@@ -141,9 +141,10 @@ enum tern_status validation_require(const struct validation_key *key, struct ter
     bool other_kv = kv && strcmp(kv, "kv-f16") != 0;
     if (!row)
         status = err_set(err, TERN_UNSUPPORTED,
-                         "this model has not been validated on %s; run `tern validate %s/%.*s%s%s` with the same model "
+                         "this model has not been validated on %s; run `tern %s %s/%.*s%s%s` with the same model "
                          "and scales, which measures how far it lies from the reference and keeps the result",
-                         what, key->unit, n_class, key->numerics, other_kv ? ",kv=" : "", other_kv ? kv + 3 : "");
+                         what, is_encoder ? "route --cases FILE --agree" : "validate", key->unit, n_class,
+                         key->numerics, other_kv ? ",kv=" : "", other_kv ? kv + 3 : "");
     else if (!row->adopted)
         status = err_set(err, TERN_UNSUPPORTED,
                          "this model was validated on %s and rejected: %s; calibrate it, choose another class, or "

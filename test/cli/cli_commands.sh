@@ -95,6 +95,24 @@ run validate npu:fp32+int4/int8 --answer 8
 want_code 'validate what is rejected' 1
 run run --unit npu:fp32+int4 -n 4 'Hi'
 want_in 'run of a rejected class' err 'rejected: top-1'
+# Prompt routing, and the agreement of a unit with the reference.
+run route -m test/data/route --class fp32 -r billing -r delivery -r returns 'My parcel never came.'
+want_code 'route' 0
+want_in 'route' out '^0.50.* returns$'
+run route -m test/data/route --unit npu:fp32 -r a -r b 'x'
+want_code 'route of a class not validated' 1
+want_in 'route of a class not validated' err 'tern route --cases FILE --agree npu:fp32/int8'
+run route -m test/data/route --class fp32 --cases test/data/route/expect.jsonl --agree npu:fp32/int8
+want_code 'route --agree' 0
+want_in 'route --agree' out 'accuracy of npu:fp32/int8'
+run route -m test/data/route --unit npu:fp32 -r a -r b 'x'
+want_code 'route of a validated class' 0
+run route -m test/data/route 'x'
+want_code 'route without routes' 2
+printf '{"text": "x", "routes": ["a"], "label": "b"}\n' >"$work/cases"
+run route -m test/data/route --cases "$work/cases" --agree npu:fp32/int8
+want_code 'route with a broken case' 1
+want_in 'route with a broken case' err "cases, line 1: .*'label'"
 TERN_UNVALIDATED=1 && export TERN_UNVALIDATED
 
 # On the npu unit a drafter's chain and tree give the text of plain decoding.

@@ -146,10 +146,10 @@ static void test_store(void **state) {
     char aside[300];
     assert_int_equal(validations_load(&v, &err), TERN_OK); // no file: no rows
     assert_int_equal(v.n, 0);
-    assert_int_equal(validation_require(&row.key, &err), TERN_UNSUPPORTED);
+    assert_int_equal(validation_require(&row.key, false, &err), TERN_UNSUPPORTED);
     assert_non_null(strstr(err.message, "`tern validate npu:ort/int8`"));
     assert_int_equal(validation_keep(&row, &err), TERN_OK);
-    assert_int_equal(validation_require(&row.key, &err), TERN_OK);
+    assert_int_equal(validation_require(&row.key, false, &err), TERN_OK);
     // A write that fails leaves the rows as they were.
     row.adopted = false;
     (void)snprintf(row.missed, sizeof row.missed, "top-1 87 %%");
@@ -158,18 +158,18 @@ static void test_store(void **state) {
         enum tern_status status = validation_keep(&row, &err);
         os_fail_at(0, 0);
         if (status == TERN_OK) break;
-        assert_int_equal(validation_require(&row.key, &err), TERN_OK);
+        assert_int_equal(validation_require(&row.key, false, &err), TERN_OK);
     }
     assert_int_equal(validation_keep(&row, &err), TERN_OK);
-    assert_int_equal(validation_require(&row.key, &err), TERN_UNSUPPORTED);
+    assert_int_equal(validation_require(&row.key, false, &err), TERN_UNSUPPORTED);
     assert_non_null(strstr(err.message, "top-1 87 %"));
     // Broken: nothing passes, the error names the file; the next row begins anew and keeps the broken bytes.
     assert_int_equal(file_write_atomic(path, "{\"format\"", 9, &err), TERN_OK);
-    assert_int_not_equal(validation_require(&row.key, &err), TERN_OK);
+    assert_int_not_equal(validation_require(&row.key, false, &err), TERN_OK);
     assert_non_null(strstr(err.message, path));
     row.adopted = true;
     assert_int_equal(validation_keep(&row, &err), TERN_OK);
-    assert_int_equal(validation_require(&row.key, &err), TERN_OK);
+    assert_int_equal(validation_require(&row.key, false, &err), TERN_OK);
     (void)snprintf(aside, sizeof aside, "%s.broken", path);
     assert_true(os_stat_get(&st, aside) && st.size == 9);
 }
@@ -179,13 +179,15 @@ static void test_offered(void **state) {
     struct validation_key key = example().key;
     struct tern_err err = {0};
     (void)snprintf(key.numerics, sizeof key.numerics, "fp32/kv-q8");
-    assert_int_equal(validation_require(&key, &err), TERN_UNSUPPORTED);
+    assert_int_equal(validation_require(&key, false, &err), TERN_UNSUPPORTED);
     assert_non_null(strstr(err.message, "`tern validate npu:ort/fp32,kv=q8`"));
+    assert_int_equal(validation_require(&key, true, &err), TERN_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "`tern route --cases FILE --agree npu:ort/fp32,kv=q8`"));
     setenv("TERN_UNVALIDATED", "1", 1);
-    assert_int_equal(validation_require(&key, &err), TERN_OK);
+    assert_int_equal(validation_require(&key, false, &err), TERN_OK);
     unsetenv("TERN_UNVALIDATED");
     (void)snprintf(key.unit, sizeof key.unit, "cpu"); // tests hold the reference unit
-    assert_int_equal(validation_require(&key, &err), TERN_OK);
+    assert_int_equal(validation_require(&key, false, &err), TERN_OK);
     // The key of this machine: scales count by their content, a runtime by its version.
     struct unit_caps caps = {.name = "npu", .detail = "ONNX Runtime 1.30 on CPU", .deterministic = false};
     struct validation_key a, b;
