@@ -131,8 +131,7 @@ void batch_runner_close(struct batch_runner *b) {
         b->over = j->next;
         batch_job_free(j);
     }
-    tern_service_close(b->s.service);
-    tern_engine_close(b->s.engine);
+    serve_models_close(&b->s);
     mutex_free(b->s.lock);
     mutex_free(b->lock);
     cond_free(b->over_cond);

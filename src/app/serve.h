@@ -52,7 +52,9 @@ extern const int serve_n_routes;
 #undef ROUTE
 
 // What is known of a request besides its HTTP side: r->user. Written by gate and routes, read by the log.
+struct serve_model;
 struct serve_call {
+    struct serve_model *model;       // held for the request; NULL: the first one, or none is needed
     const struct serve_route *route; // NULL: none fits
     struct str rest;                 // what stands for "{id}"
     char tenant[17];                 // of its key; "" without keys
@@ -81,8 +83,7 @@ struct serve_histogram { // seconds
 };
 extern const double serve_bucket_s[SERVE_BUCKETS];
 struct serve_metrics {
-    uint64_t n_by_class[6]; // answers by the first digit of their status
-    uint64_t n_gone, n_finish[4], n_failed;
+    uint64_t n_finish[4], n_failed;
     uint64_t n_prompt, n_cached, n_answer;
     struct serve_histogram first_token, per_token, whole;
 };
@@ -93,11 +94,35 @@ struct serve_opts {
     int port, n_streams, n_queue, n_jobs_key, n_connections, prompt_rows, body_mib;
     uint64_t prefix_ram, prefix_disk;
     const char *prefix_dir;
-    float drain_s;
+    struct opt_texts others; // models beside the first, in settings
+    float drain_s, idle_s;
     bool open_to_network, check;
     const char *config;
 };
 
+// Models. The first is loaded at the start, others when a request names them; one that nobody holds may be unloaded:
+// for room, or after --idle seconds. A request holds its model from serve_gate_handle() to its end (serve_pool.c).
+#define SERVE_MODELS_MAX 16
+enum serve_model_state { SERVE_UNLOADED, SERVE_WANTED, SERVE_LOADING, SERVE_LOADED };
+struct serve_model {
+    char id[160];
+    const char *path; // NULL: built in, or a shape
+    struct buf path_text;
+    // Under serve.lock:
+    enum serve_model_state state;
+    int n_users;      // that hold it
+    uint64_t used_ns; // when the last of them let go
+    uint64_t bytes;   // what it needs at most, known since it was loaded first; 0: never
+    uint64_t n_loads;
+    double progress; // of loading, 0 to 1
+    struct serve_metrics metrics;
+    // Of a loaded one; they change only while nobody holds it:
+    struct tern_engine *engine;
+    struct tern_service *service; // NULL: a model that generates nothing (encoders)
+    struct tern_model_info info;
+};
+
+struct serve_waiter;
 struct serve {
     struct serve_opts o;
     struct buf configs[2]; // texts of files, which hold the settings' values
@@ -107,25 +132,45 @@ struct serve {
     struct net_server *net;
     struct serve_key *keys;
     int n_keys;
-    struct os_mutex *lock;        // of all below
-    struct tern_engine *engine;   // NULL: loading
-    struct tern_service *service; // NULL: loading, or a model that generates nothing (encoders)
-    struct tern_model_info info;
-    char model_id[160], fingerprint[64];
+    char fingerprint[64];
     enum tern_priority priority; // of jobs that do not say
     int64_t begin_s;             // wall clock
     uint64_t begin_ns;
+    struct serve_model models[SERVE_MODELS_MAX];
+    int n_models;          // at least 1 once the first one is named
+    struct buf draft_text; // the draft model's path
+    struct os_mutex *lock; // of all below, and of what models say
+    bool is_ready;         // the first model has been loaded
     bool is_draining;
     struct serve_answer *answers; // at work
-    struct serve_metrics metrics;
+    struct serve_waiter *waiters; // requests whose model is being loaded
+    struct os_thread *loader;     // NULL: one model, which stays
+    struct os_cond *wake;         // of the loader
+    uint64_t n_by_class[6];       // HTTP answers by the first digit of their status
+    uint64_t n_gone;              // clients
 };
-// Engine and service by s->model and s->o, told on stderr when it fails: the exit code, else 0. Used by `tern batch`
-// too, which makes requests of its own (net_local_request) to the same routes.
+// The first model by s->model and s->o, told on stderr when it fails: the exit code, else 0. Used by `tern batch` too,
+// which makes requests of its own (net_local_request) to the same routes. Close with serve_models_close().
 int serve_model_open(const struct command *c, struct serve *s);
-// The name under which clients find the model: as it was asked for, of a file its name without folder and ending.
+// Names it: as it was asked for, of a file its name without folder and ending.
 void serve_model_id_set(struct serve *s);
-bool serve_ready(struct serve *s); // engine and info may be used; they do not change any more
-// The model that a request names: its id, an alias, "" or "default". False after answering 404.
+// One more model, by name or path; 0, or the exit code after telling.
+int serve_model_add(const struct command *c, struct serve *s, const char *name);
+// Starts what loads models that requests name and unloads idle ones. After it only serve_models_stop() ends that.
+enum tern_status serve_models_start(struct serve *s, struct tern_err *err);
+void serve_models_stop(struct serve *s);
+void serve_models_close(struct serve *s); // all requests are over
+bool serve_ready(struct serve *s);        // the first model has been loaded
+// The model of a request: the one that it holds, else the first.
+struct serve_model *serve_model_of(struct serve *s, const struct net_request *r);
+// By id, alias, "" or "default" (the first); NULL: unknown.
+struct serve_model *serve_model_find(struct serve *s, struct str name);
+// Holds a model if it is loaded.
+bool serve_model_hold(struct serve *s, struct serve_model *m);
+void serve_model_drop(struct serve *s, struct serve_model *m, bool used); // used: --idle counts from now
+// Runs the route with the model that the body names, as soon as it is there.
+void serve_model_route(struct serve *s, struct net_request *r);
+// Is what a request names the model that it has? False after answering 404.
 bool serve_model_check(struct serve *s, struct net_request *r, struct str name);
 
 // ------------------------------------------------------------------------------------------------------------- answers
@@ -271,6 +316,7 @@ struct serve_wire {
 };
 struct serve_answer {
     struct serve *s;
+    struct serve_model *m;
     struct net_request *r;
     const struct serve_wire *wire;
     struct serve_ask ask;

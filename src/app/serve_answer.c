@@ -26,6 +26,7 @@ struct serve_answer *serve_answer_create(struct serve *s, struct net_request *r,
         return NULL;
     }
     a->s = s;
+    a->m = serve_model_of(s, r);
     a->r = r;
     a->wire = wire;
     a->created_s = clock_wall_s();
@@ -248,7 +249,7 @@ static void answer_end(struct serve_answer *a) {
 static void answer_fault(struct serve_answer *a, const struct serve_fault *fault) {
     struct serve_call *call = serve_call_of(a->r);
     mutex_lock(a->s->lock);
-    a->s->metrics.n_failed++;
+    a->m->metrics.n_failed++;
     mutex_unlock(a->s->lock);
     if (!a->streams) {
         serve_fail(a->r, fault);
@@ -315,7 +316,7 @@ static enum tern_status choice_submit(struct serve_answer *a, struct serve_choic
     buf_init(&c->reasoning, SERVE_TEXT_BYTES_MAX);
     buf_init(&c->calls, SERVE_TEXT_BYTES_MAX);
     buf_init(&c->logprobs, SERVE_TEXT_BYTES_MAX);
-    return tern_job_submit(&c->job, a->s->service, &o, err);
+    return tern_job_submit(&c->job, a->m->service, &o, err);
 }
 
 void serve_answer_start(struct serve_answer *a, const struct serve_prompt *prompts, int n_prompts) {
@@ -324,7 +325,7 @@ void serve_answer_start(struct serve_answer *a, const struct serve_prompt *promp
     struct serve_fault fault = {0};
     int n = n_prompts * (int)a->ask.n;
     bool draining = false;
-    if (!s->service)
+    if (!a->m->service)
         serve_fault_set(&fault, 400, "model", "unsupported", "this model generates no text: use /v1/embeddings");
     if (n > SERVE_CHOICES_MAX)
         serve_fault_set(&fault, 400, "n", "limit_exceeded", "n times prompts is %d; at most %d", n, SERVE_CHOICES_MAX);

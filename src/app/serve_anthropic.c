@@ -169,20 +169,21 @@ bool serve_anthropic_read(struct serve_ask *a, struct str body) {
 }
 
 static bool request_read(struct serve *s, struct net_request *r, struct serve_ask *a) {
-    bool ok = s->info.has_template || serve_bad(a, NULL, "the model has no chat template; use /v1/completions");
+    bool ok = serve_model_of(s, r)->info.has_template ||
+              serve_bad(a, NULL, "the model has no chat template; use /v1/completions");
     ok = ok && serve_anthropic_read(a, r->body);
     if (!ok) serve_fail(r, &a->fault);
     return ok && serve_model_check(s, r, a->model);
 }
 
 // The rendered conversation, counted; negative: a status.
-static int64_t prompt_count(const struct serve *s, const struct serve_ask *a, struct tern_err *err) {
+static int64_t prompt_count(const struct serve_model *m, const struct serve_ask *a, struct tern_err *err) {
     const struct tern_str messages = serve_str(a->messages), tools = serve_str(a->tools);
-    int64_t n = tern_template_render(s->engine, messages, tools, true, NULL, 0, err);
+    int64_t n = tern_template_render(m->engine, messages, tools, true, NULL, 0, err);
     char *text = n >= 0 ? mem_alloc((size_t)n + 1) : NULL;
     if (n >= 0 && !text) n = err_set(err, TERN_NO_MEMORY, "no memory for the prompt");
-    if (n >= 0) n = tern_template_render(s->engine, messages, tools, true, text, (size_t)n, err);
-    if (n >= 0) n = tern_tokenize(s->engine, (struct tern_str){text, (size_t)n}, false, true, NULL, 0, err);
+    if (n >= 0) n = tern_template_render(m->engine, messages, tools, true, text, (size_t)n, err);
+    if (n >= 0) n = tern_tokenize(m->engine, (struct tern_str){text, (size_t)n}, false, true, NULL, 0, err);
     mem_free(text);
     return n;
 }
@@ -202,7 +203,7 @@ void serve_messages(struct serve *s, struct net_request *r) {
         serve_answer_free(a);
         return;
     }
-    if (a->streams) bits->n_prompt = MAX(prompt_count(s, &a->ask, NULL), 0); // its first event tells it
+    if (a->streams) bits->n_prompt = MAX(prompt_count(a->m, &a->ask, NULL), 0); // its first event tells it
     const struct serve_prompt prompt = {.messages = a->ask.messages, .tools = a->ask.tools};
     serve_answer_start(a, &prompt, 1);
 }
@@ -213,7 +214,7 @@ void serve_count_tokens(struct serve *s, struct net_request *r) {
     struct tern_err err = {0};
     serve_ask_init(&a, s);
     const bool ok = request_read(s, r, &a);
-    const int64_t n = ok ? prompt_count(s, &a, &err) : 0;
+    const int64_t n = ok ? prompt_count(serve_model_of(s, r), &a, &err) : 0;
     serve_ask_release(&a);
     if (!ok) return;
     if (n < 0) {

@@ -11,10 +11,10 @@ static const char *stop_found(const struct serve_answer *a) {
     size_t n, first = (size_t)-1;
     const int32_t *ids = tern_job_ids(c->job, &n);
     if (c->finish != TERN_FINISH_STOP || a->ask.n_stop == 0 || !ids) return NULL;
-    const int64_t len = tern_detokenize(a->s->engine, ids, n, false, NULL, 0, NULL);
+    const int64_t len = tern_detokenize(a->m->engine, ids, n, false, NULL, 0, NULL);
     char *text = len > 0 ? mem_alloc((size_t)len) : NULL;
     if (!text) return NULL;
-    tern_detokenize(a->s->engine, ids, n, false, text, (size_t)len, NULL);
+    tern_detokenize(a->m->engine, ids, n, false, text, (size_t)len, NULL);
     for (int i = 0; i < a->ask.n_stop; i++) {
         const size_t at = str_find((struct str){text, (size_t)len}, str_from(a->ask.stop[i]), 0);
         if (at >= first) continue;
@@ -52,7 +52,7 @@ static void message_open(struct json_writer *w, const struct serve_answer *a) {
     serve_put_text(w, "id", a->id);
     serve_put_text(w, "type", "message");
     serve_put_text(w, "role", "assistant");
-    serve_put_text(w, "model", a->s->model_id);
+    serve_put_text(w, "model", a->m->id);
 }
 
 static void event_open(struct json_writer *w, struct buf *out, const char *type) {

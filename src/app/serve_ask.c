@@ -87,9 +87,9 @@ static bool logprobs_set(struct serve_answer *sa) {
 
 static bool bias_check(struct serve_answer *sa) {
     for (int i = 0; i < sa->ask.n_bias; i++)
-        if (sa->ask.bias[i].id >= sa->s->info.n_vocab)
+        if (sa->ask.bias[i].id >= sa->m->info.n_vocab)
             return serve_bad(&sa->ask, "logit_bias", "logit_bias: the model has %d tokens; there is no id %d",
-                             sa->s->info.n_vocab, sa->ask.bias[i].id);
+                             sa->m->info.n_vocab, sa->ask.bias[i].id);
     return true;
 }
 

@@ -38,7 +38,7 @@ static void head_put(struct json_writer *w, const struct serve_answer *a, const 
     str_member(w, "object", str_from(object));
     json_write_key(w, "created");
     json_write_int(w, a->created_s);
-    str_member(w, "model", str_from(a->s->model_id));
+    str_member(w, "model", str_from(a->m->id));
     str_member(w, "system_fingerprint", str_from(a->s->fingerprint));
 }
 
@@ -309,7 +309,7 @@ void serve_chat(struct serve *s, struct net_request *r) {
     if (!a) return;
     bool ok = serve_fields_read(&a->ask, r->body, "", fields);
     if (ok && a->ask.messages.len == 0) ok = serve_bad(&a->ask, "messages", "messages is missing: a list of messages");
-    if (ok && !s->info.has_template)
+    if (ok && !a->m->info.has_template)
         ok = serve_bad(&a->ask, NULL, "the model has no chat template; use /v1/completions");
     if (!ok) serve_fail(r, &a->ask.fault);
     if (!ok || !serve_model_check(s, r, a->ask.model) || !serve_answer_prepare(a)) {

@@ -10,13 +10,15 @@
 #define CUT_S 3.0 // for the error events after the drain's time
 #define POLL_S 0.05
 #define PREFIX_RAM_DEFAULT (256u << 20)
-#define PREFIX_DISK_DEFAULT (4ull << 30) // of --prefix-dir
-#define PREFIX_RAM_SHARE 8               // of the memory that is free, at most
+#define PREFIX_RAM_SHARE 8 // of the memory that is free, at most
 
 static const char *const help_text =
     "Listens on 127.0.0.1 and answers OpenAI's API (/v1/chat/completions, /v1/completions, /v1/models, "
     "/v1/embeddings),\n"
     "/tokenize, /detokenize, /apply-template, /health, /metrics, /props, /slots; doc/server.md has a line for each.\n"
+    "With several models a request's `model` chooses; the first is loaded at once, others when they are asked for. "
+    "--memory\n"
+    "bounds what all loaded ones may need; for room the one unused for longest goes.\n"
     "Each option is also a line `name = value` of a file (--config) and a variable TERN_SERVE_NAME.\n"
     "Sampling options are the defaults of requests that do not say; --max-tokens is a ceiling. Keys also come from\n"
     "$TERN_API_KEY.";
@@ -36,7 +38,7 @@ static void opts_init(struct serve *s) {
     sample_opts_init(&s->sample);
 }
 
-#define SERVE_OPTS_N 26
+#define SERVE_OPTS_N 28
 static void opts_table(struct serve *s, struct opt table[SERVE_OPTS_N]) {
     struct serve_opts *o = &s->o;
     const struct opt rows[] = {
@@ -44,6 +46,10 @@ static void opts_table(struct serve *s, struct opt table[SERVE_OPTS_N]) {
         {"--port", 'p', "N", OPT_INT, &o->port, 0, 65535, "port (default 8376; 0: any free one, printed)"},
         {"--unix", 0, "PATH", OPT_TEXT, &o->unix_path, 0, 0, "a Unix socket as well, for this user"},
         {"--alias", 0, "NAME", OPT_TEXTS, &o->aliases, 0, 0, "another name of the model (may be repeated)"},
+        {"--also", 0, "MODEL", OPT_TEXTS, &o->others, 0, 0,
+         "another model, loaded when a request names it (may be repeated)"},
+        {"--idle", 0, "S", OPT_FLOAT, &o->idle_s, 0, 1e9,
+         "unload a model that nobody asked for so many seconds (default 0: never)"},
         {"--streams", 0, "N", OPT_INT, &o->n_streams, 1, TERN_STREAMS_MAX, "answers made together (default 4)"},
         {"--queue", 0, "N", OPT_INT, &o->n_queue, 1, TERN_QUEUE_MAX, "answers waiting at most (default 512), then 503"},
         {"--key-jobs", 0, "N", OPT_INT, &o->n_jobs_key, 0, TERN_QUEUE_MAX,
@@ -80,26 +86,6 @@ static bool host_is_loopback(const char *host) {
     return strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 || strncmp(host, "127.", 4) == 0;
 }
 
-void serve_model_id_set(struct serve *s) {
-    const char *given = s->model.engine.model_path;
-    struct os_stat st;
-    struct str id = given ? str_from(given) : STR("pico");
-    if (given && os_stat_get(&st, given)) {
-        while (id.len > 1 && id.data[id.len - 1] == '/') id.len--;
-        for (size_t i = 0; i + 1 < id.len; i++)
-            if (id.data[i] == '/') id = (struct str){id.data + i + 1, id.len - i - 1}, i = (size_t)-1;
-        if (str_ends(id, STR(".gguf"))) id.len -= 5;
-    }
-    snprintf(s->model_id, sizeof s->model_id, "%.*s", (int)MIN(id.len, sizeof s->model_id - 1), id.data);
-}
-
-bool serve_ready(struct serve *s) {
-    mutex_lock(s->lock);
-    bool ready = s->engine != NULL;
-    mutex_unlock(s->lock);
-    return ready;
-}
-
 static int opts_check(const struct command *c, struct serve *s) {
     const char *const logs[] = {"text", "json", "none"};
     bool known = false;
@@ -125,8 +111,8 @@ static void started_tell(const struct serve *s) {
 
 static void decided_tell(const struct serve *s) {
     char weights[24], state[24], work[24], prefix[24];
-    const struct tern_model_info *i = &s->info;
-    fprintf(stderr, "model %s (%s, %s) on %s with %d threads, %s; %s\n", s->model_id, i->architecture, i->format,
+    const struct tern_model_info *i = &s->models[0].info;
+    fprintf(stderr, "model %s (%s, %s) on %s with %d threads, %s; %s\n", s->models[0].id, i->architecture, i->format,
             i->kernels, i->n_threads, i->numerics, i->draft ? i->draft : "no drafting");
     fprintf(stderr,
             "%d answers together of %d tokens each, %d in the queue; %s weights, at most %s state, %s work, %s prefix "
@@ -156,41 +142,6 @@ static int net_open_told(const struct command *c, struct serve *s) {
     return 0;
 }
 
-int serve_model_open(const struct command *c, struct serve *s) {
-    struct tern_engine *e = NULL;
-    struct tern_err err = {0};
-    s->model.engine.n_sessions = s->o.n_streams;
-    int code = engine_open_told(c, &s->model, &e);
-    if (code != 0) return code;
-    struct tern_service_options o;
-    struct tern_service *service = NULL;
-    tern_service_options_default(&o);
-    o.n_streams = s->o.n_streams;
-    o.n_queue_max = s->o.n_queue;
-    o.n_jobs_key_max = s->o.n_jobs_key;
-    o.prompt_rows_step = s->o.prompt_rows;
-    o.prefix_ram_max = s->o.prefix_ram;
-    o.prefix_dir = s->o.prefix_dir;
-    o.prefix_disk_max = s->o.prefix_disk ? s->o.prefix_disk : PREFIX_DISK_DEFAULT;
-    enum tern_status status = tern_service_open(&service, e, &o, &err);
-    struct tern_model_info info;
-    tern_engine_info(e, &info);
-    // An encoder has no sessions, so no service: it gives vectors only.
-    float probe;
-    bool encoder =
-        status != TERN_OK && tern_embed(e, serve_str(STR("")), TERN_POOL_MEAN, &probe, 0, NULL) != TERN_UNSUPPORTED;
-    if (status != TERN_OK && !encoder) {
-        tern_engine_close(e);
-        return fail_told(c, &err);
-    }
-    mutex_lock(s->lock);
-    s->engine = e;
-    s->service = service;
-    s->info = info;
-    mutex_unlock(s->lock);
-    return 0;
-}
-
 // ------------------------------------------------------------------------------------------------------------- ending
 
 // Waits until no request is at work; false: the time is over, or another signal came.
@@ -214,10 +165,7 @@ static void drain(struct serve *s, int n_signals) {
     net_server_counts(s->net, &n);
     if (strcmp(s->o.log, "none") != 0)
         fprintf(stderr, "stopping: %d requests at work, %.0f seconds for them\n", n.n_requests, (double)s->o.drain_s);
-    mutex_lock(s->lock);
-    s->is_draining = true;
-    mutex_unlock(s->lock);
-    if (s->service) tern_service_drain(s->service);
+    serve_models_stop(s);
     net_server_quiesce(s->net);
     if (idle_wait(s, &n_signals, (double)s->o.drain_s)) return;
     mutex_lock(s->lock);
@@ -227,10 +175,12 @@ static void drain(struct serve *s, int n_signals) {
     if (n_signals < 2) idle_wait(s, &n_signals, CUT_S);
 }
 
-static int serve_run(const struct command *c, struct serve *s, const struct opt *const *tables) {
+static int serve_run(const struct command *c, struct serve *s, const struct opt *const *tables, char **args,
+                     int n_args) {
     struct tern_err err = {0};
     s->lock = mutex_create();
-    if (!s->lock) return err_set(&err, TERN_NO_MEMORY, "no memory to start"), fail_told(c, &err);
+    s->wake = cond_create();
+    if (!s->lock || !s->wake) return err_set(&err, TERN_NO_MEMORY, "no memory to start"), fail_told(c, &err);
     if (serve_keys_load(s, &err) != TERN_OK) return fail_told(c, &err);
     int code = opts_check(c, s);
     if (code != 0) return code;
@@ -239,6 +189,9 @@ static int serve_run(const struct command *c, struct serve *s, const struct opt 
         return EXIT_DONE;
     }
     serve_model_id_set(s);
+    for (int i = 0; i < s->o.others.n && code == 0; i++) code = serve_model_add(c, s, s->o.others.items[i]);
+    for (int i = 0; i < n_args && code == 0; i++) code = serve_model_add(c, s, args[i]);
+    if (code != 0) return code;
     snprintf(s->fingerprint, sizeof s->fingerprint, "tern-%.50s", tern_version());
     s->begin_s = clock_wall_s();
     s->begin_ns = clock_ns();
@@ -247,8 +200,9 @@ static int serve_run(const struct command *c, struct serve *s, const struct opt 
     if (code != 0) return code;
     started_tell(s);
     code = serve_model_open(c, s);
+    if (code == 0 && strcmp(s->o.log, "none") != 0) decided_tell(s);
+    if (code == 0 && serve_models_start(s, &err) != TERN_OK) code = fail_told(c, &err);
     if (code != 0) return code;
-    if (strcmp(s->o.log, "none") != 0) decided_tell(s);
     int n_signals = 0;
     while (n_signals == 0) n_signals = net_terminate_wait(0, 3600);
     drain(s, n_signals);
@@ -269,14 +223,15 @@ static int serve_main(const struct command *c, int argc, char **argv) {
     code = serve_config_read(c, s, tables, argc, argv);
     if (code == 0 && opts_parse(c, tables, argc, argv, &n_args, &code)) {
         sample_opts_apply(&s->sample);
-        if (n_args > 0)
-            code = usage_error(c, "no arguments expected; the model is named by --model");
-        else
-            code = serve_run(c, s, tables);
+        // The first model is --model, else the first argument.
+        char **args = argv + 1;
+        if (n_args > 0 && !s->model.engine.model_path && !s->model.engine.shape)
+            s->model.engine.model_path = *args++, n_args--;
+        code = serve_run(c, s, tables, args, n_args);
     }
     net_server_close(s->net);
-    tern_service_close(s->service);
-    tern_engine_close(s->engine);
+    serve_models_close(s);
+    cond_free(s->wake);
     mutex_free(s->lock);
     for (int i = 0; i < s->n_configs; i++) buf_release(&s->configs[i]);
     mem_free(s->keys);
@@ -284,4 +239,5 @@ static int serve_main(const struct command *c, int argc, char **argv) {
     return code;
 }
 
-const struct command command_serve = {"serve", "", "answer over HTTP, as OpenAI's API does", help_text, serve_main};
+const struct command command_serve = {"serve", "[MODEL…]", "answer over HTTP, as OpenAI's API does", help_text,
+                                      serve_main};

@@ -30,7 +30,7 @@ static void head_put(struct json_writer *w, const struct serve_answer *a) {
     str_member(w, "object", STR("text_completion"));
     json_write_key(w, "created");
     json_write_int(w, a->created_s);
-    str_member(w, "model", str_from(a->s->model_id));
+    str_member(w, "model", str_from(a->m->id));
     str_member(w, "system_fingerprint", str_from(a->s->fingerprint));
 }
 
@@ -221,14 +221,14 @@ static bool prompt_take(struct serve_answer *a, struct str raw, struct serve_pro
     struct serve_ask *ask = &a->ask;
     if (raw.data[0] == '[') {
         int32_t *ids;
-        if (!serve_ids_read(ask, raw, "prompt", a->s->info.n_vocab, &ids, &p->n_ids)) return false;
+        if (!serve_ids_read(ask, raw, "prompt", a->m->info.n_vocab, &ids, &p->n_ids)) return false;
         if (p->n_ids == 0) return serve_bad(ask, "prompt", "prompt is empty");
         p->ids = ids;
         if (!ask->echo) return true;
-        int64_t len = tern_detokenize(a->s->engine, ids, p->n_ids, true, NULL, 0, NULL);
+        int64_t len = tern_detokenize(a->m->engine, ids, p->n_ids, true, NULL, 0, NULL);
         char *text = len < 0 ? NULL : arena_alloc(&ask->arena, (size_t)len + 1);
         if (!text) return serve_bad(ask, "prompt", "prompt cannot be echoed");
-        len = tern_detokenize(a->s->engine, ids, p->n_ids, true, text, (size_t)len, NULL);
+        len = tern_detokenize(a->m->engine, ids, p->n_ids, true, text, (size_t)len, NULL);
         echo->text = (struct str){text, (size_t)len};
         return true;
     }

@@ -142,7 +142,7 @@ bool serve_constraint_open(struct serve_answer *sa) {
     if (!forced && w.param && a->tools.len > 0 && !call_wish(a, name, &form, &w)) return false;
     if (!w.param) return true;
     struct tern_err err = {0};
-    enum tern_status status = tern_constraint_open(&sa->constraint, sa->s->engine, w.kind, serve_str(w.spec), &err);
+    enum tern_status status = tern_constraint_open(&sa->constraint, sa->m->engine, w.kind, serve_str(w.spec), &err);
     if (status != TERN_OK) {
         serve_fault_from(&a->fault, status, &err, w.param);
         return false;

@@ -73,7 +73,8 @@ static bool inputs_take(struct serve *s, struct embed_ask *e, struct str texts[S
 
 static void vectors_answer(struct serve *s, struct net_request *r, const struct str *texts, int n, bool base64) {
     struct tern_err err = {0};
-    int n_embd = s->info.n_embd;
+    const struct serve_model *m = serve_model_of(s, r);
+    int n_embd = m->info.n_embd;
     float *v = mem_calloc((size_t)n_embd, sizeof *v);
     enum tern_status status = v ? TERN_OK : err_set(&err, TERN_NO_MEMORY, "no memory for a vector");
     int64_t n_tokens = 0;
@@ -87,9 +88,9 @@ static void vectors_answer(struct serve *s, struct net_request *r, const struct 
     json_write_key(&w, "data");
     json_write_array(&w);
     for (int i = 0; i < n && status == TERN_OK; i++) {
-        status = tern_embed(s->engine, serve_str(texts[i]), TERN_POOL_MEAN, v, (size_t)n_embd, &err);
+        status = tern_embed(m->engine, serve_str(texts[i]), TERN_POOL_MEAN, v, (size_t)n_embd, &err);
         if (status != TERN_OK) break;
-        n_tokens += tern_tokenize(s->engine, serve_str(texts[i]), true, false, NULL, 0, NULL);
+        n_tokens += tern_tokenize(m->engine, serve_str(texts[i]), true, false, NULL, 0, NULL);
         json_write_object(&w);
         json_write_key(&w, "object");
         json_write_str(&w, STR("embedding"));
@@ -109,7 +110,7 @@ static void vectors_answer(struct serve *s, struct net_request *r, const struct 
     }
     json_write_array_end(&w);
     json_write_key(&w, "model");
-    json_write_str(&w, str_from(s->model_id));
+    json_write_str(&w, str_from(m->id));
     json_write_key(&w, "usage");
     json_write_object(&w);
     json_write_key(&w, "prompt_tokens");
@@ -123,6 +124,7 @@ static void vectors_answer(struct serve *s, struct net_request *r, const struct 
 
 void serve_embeddings(struct serve *s, struct net_request *r) {
     struct embed_ask e = {.dimensions = SERVE_UNSET};
+    const struct serve_model *m = serve_model_of(s, r);
     serve_ask_init(&e.ask, s);
     struct str texts[SERVE_PROMPTS_MAX] = {0};
     int n = 0;
@@ -130,9 +132,9 @@ void serve_embeddings(struct serve *s, struct net_request *r) {
     bool base64 = str_eqz(e.encoding, "base64");
     if (ok && e.encoding.len > 0 && !base64 && !str_eqz(e.encoding, "float"))
         ok = serve_bad(&e.ask, "encoding_format", "encoding_format is float or base64");
-    if (ok && e.dimensions != SERVE_UNSET && e.dimensions != s->info.n_embd)
+    if (ok && e.dimensions != SERVE_UNSET && e.dimensions != m->info.n_embd)
         ok =
-            serve_bad(&e.ask, "dimensions", "the model's vectors have %d dimensions; they are not cut", s->info.n_embd);
+            serve_bad(&e.ask, "dimensions", "the model's vectors have %d dimensions; they are not cut", m->info.n_embd);
     if (!ok) serve_fail(r, &e.ask.fault);
     if (ok && serve_model_check(s, r, e.ask.model)) vectors_answer(s, r, texts, n, base64);
     serve_ask_release(&e.ask);

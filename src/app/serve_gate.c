@@ -248,7 +248,11 @@ void serve_gate_handle(void *arg, struct net_request *r) {
         serve_fail(r, &f);
         return;
     }
-    call->route->handle(s, r);
+    // What is posted asks something of a model; what is got is told whatever is loaded.
+    if (strcmp(call->route->method, "POST") == 0)
+        serve_model_route(s, r);
+    else
+        call->route->handle(s, r);
 }
 
 void serve_gate_fault(void *arg, const struct net_request *r, int status, const char *message, struct buf *out,
@@ -269,9 +273,11 @@ void serve_gate_fault(void *arg, const struct net_request *r, int status, const 
 void serve_gate_end(void *arg, struct net_request *r, const struct net_outcome *outcome) {
     struct serve *s = arg;
     mutex_lock(s->lock);
-    if (outcome->status >= 100 && outcome->status < 600) s->metrics.n_by_class[outcome->status / 100]++;
-    s->metrics.n_gone += outcome->gone;
+    if (outcome->status >= 100 && outcome->status < 600) s->n_by_class[outcome->status / 100]++;
+    s->n_gone += outcome->gone;
     mutex_unlock(s->lock);
     serve_log_request(s, r, outcome);
-    mem_free(r->user);
+    struct serve_call *call = r->user;
+    if (call && call->model) serve_model_drop(s, call->model, true);
+    mem_free(call);
 }

@@ -17,12 +17,10 @@ struct reading {
 };
 
 bool serve_ollama_model_check(struct serve *s, struct net_request *r, struct str name) {
-    const struct str end = STR(":latest");
     if (name.len == 0) {
         serve_failf(r, 400, "model", "invalid_value", "model is missing");
         return false;
     }
-    if (str_ends(name, end)) name.len -= end.len;
     return serve_model_check(s, r, name);
 }
 
@@ -113,7 +111,7 @@ static void loaded_reply(struct serve *s, struct net_request *r, bool chat) {
     buf_init(&out, 8192);
     json_write_init(&w, &out);
     json_write_object(&w);
-    serve_put_text(&w, "model", s->model_id);
+    serve_put_text(&w, "model", serve_model_of(s, r)->id);
     serve_put_text(&w, "created_at", serve_time_text(when, clock_wall_s()));
     if (chat)
         serve_put_raw(&w, "message", STR("{\"role\":\"assistant\",\"content\":\"\"}"));
@@ -184,7 +182,7 @@ static void answer_start(struct serve *s, struct net_request *r, bool chat) {
     if (!a) return;
     struct ollama_ask q = {.ask = a->ask};
     bool ok = serve_ollama_read(&q, r->body, chat);
-    if (ok && !q.raw && q.ask.messages.len > 0 && !s->info.has_template)
+    if (ok && !q.raw && q.ask.messages.len > 0 && !a->m->info.has_template)
         ok = serve_bad(&q.ask, NULL, "the model has no chat template; use /api/generate with raw");
     a->ask = q.ask;
     a->extra = arena_calloc(&a->ask.arena, 1, sizeof(struct serve_bits));

@@ -12,38 +12,46 @@ struct info_ask {
 #define INFO_FIELD(name_, kind_, member_) \
     { name_, kind_, offsetof(struct info_ask, member_), 0, 0, 0, 0 }
 
-static void details_put(struct json_writer *w, const struct serve *s) {
+static void details_put(struct json_writer *w, const struct serve_model *m) {
     char size[32];
-    const double n = (double)s->info.n_params;
+    const double n = (double)m->info.n_params;
     snprintf(size, sizeof size, n >= 1e9 ? "%.1fB" : "%.0fM", n >= 1e9 ? n / 1e9 : n / 1e6);
     json_write_key(w, "details");
     json_write_object(w);
     serve_put_text(w, "parent_model", "");
     serve_put_text(w, "format", "gguf");
-    serve_put_text(w, "family", s->info.architecture);
+    serve_put_text(w, "family", m->info.architecture);
     json_write_key(w, "families");
     json_write_array(w);
-    json_write_str(w, str_from(s->info.architecture));
+    json_write_str(w, str_from(m->info.architecture));
     json_write_array_end(w);
     serve_put_text(w, "parameter_size", size);
-    serve_put_text(w, "quantization_level", s->info.format);
+    serve_put_text(w, "quantization_level", m->info.format);
     json_write_object_end(w);
 }
 
-static void model_put(struct json_writer *w, const struct serve *s, const char *name, bool running) {
+// A model that is not loaded: its file's size, and no details.
+static void model_put(struct serve *s, struct json_writer *w, struct serve_model *m, const char *name, bool running) {
     char full[200], when[24];
+    const bool held = serve_model_hold(s, m);
+    if (running && !held) return;
+    struct os_stat st = {0};
+    if (!held && m->path) os_stat_get(&st, m->path);
     snprintf(full, sizeof full, "%s%s", name, strchr(name, ':') ? "" : ":latest");
     json_write_object(w);
     serve_put_text(w, "name", full);
     serve_put_text(w, "model", full);
     if (!running) serve_put_text(w, "modified_at", serve_time_text(when, s->begin_s));
-    serve_put_int(w, "size", (int64_t)s->info.bytes_weights);
-    details_put(w, s);
+    serve_put_int(w, "size", held ? (int64_t)m->info.bytes_weights : (int64_t)st.size);
+    if (held) details_put(w, m);
     if (running) {
         serve_put_int(w, "size_vram", 0);
-        serve_put_int(w, "context_length", s->info.n_ctx);
+        serve_put_int(w, "context_length", m->info.n_ctx);
+        if (s->o.idle_s > 0)
+            serve_put_text(w, "expires_at", serve_time_text(when, clock_wall_s() + (int64_t)s->o.idle_s));
     }
     json_write_object_end(w);
+    if (held) serve_model_drop(s, m, false);
 }
 
 static void models_reply(struct serve *s, struct net_request *r, bool running) {
@@ -54,8 +62,8 @@ static void models_reply(struct serve *s, struct net_request *r, bool running) {
     json_write_object(&w);
     json_write_key(&w, "models");
     json_write_array(&w);
-    model_put(&w, s, s->model_id, running);
-    for (int i = 0; i < s->o.aliases.n && !running; i++) model_put(&w, s, s->o.aliases.items[i], false);
+    for (int i = 0; i < s->n_models; i++) model_put(s, &w, &s->models[i], s->models[i].id, running);
+    for (int i = 0; i < s->o.aliases.n && !running; i++) model_put(s, &w, &s->models[0], s->o.aliases.items[i], false);
     json_write_array_end(&w);
     json_write_object_end(&w);
     serve_reply_json(r, &out);
@@ -73,33 +81,33 @@ void serve_ollama_version(struct serve *s, struct net_request *r) {
 }
 
 // Does the model's template show tools at all?
-static bool template_has_tools(const struct serve *s) {
+static bool template_has_tools(const struct serve_model *m) {
     static const char tools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"tern_probe\",\"description\":\"\","
                                 "\"parameters\":{\"type\":\"object\",\"properties\":{}}}}]";
     const struct tern_str messages = serve_str(STR("[{\"role\":\"user\",\"content\":\"x\"}]"));
     char text[16384];
-    if (!s->info.has_template) return false;
-    int64_t n = tern_template_render(s->engine, messages, (struct tern_str){tools, sizeof tools - 1}, true, text,
+    if (!m->info.has_template) return false;
+    int64_t n = tern_template_render(m->engine, messages, (struct tern_str){tools, sizeof tools - 1}, true, text,
                                      sizeof text, NULL);
     return n > 0 &&
            str_find((struct str){text, (size_t)MIN(n, (int64_t)sizeof text)}, STR("tern_probe"), 0) != (size_t)-1;
 }
 
-static void facts_put(struct json_writer *w, const struct serve *s) {
+static void facts_put(struct json_writer *w, const struct serve_model *m) {
     const struct {
         const char *key; // behind "<architecture>."
         int64_t value;
-    } rows[] = {{"context_length", s->info.n_ctx_model},
-                {"embedding_length", s->info.n_embd},
-                {"block_count", s->info.n_layers}};
+    } rows[] = {{"context_length", m->info.n_ctx_model},
+                {"embedding_length", m->info.n_embd},
+                {"block_count", m->info.n_layers}};
     char key[128];
     json_write_key(w, "model_info");
     json_write_object(w);
-    serve_put_text(w, "general.architecture", s->info.architecture);
-    serve_put_text(w, "general.basename", s->info.name);
-    serve_put_int(w, "general.parameter_count", (int64_t)s->info.n_params);
+    serve_put_text(w, "general.architecture", m->info.architecture);
+    serve_put_text(w, "general.basename", m->info.name);
+    serve_put_int(w, "general.parameter_count", (int64_t)m->info.n_params);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        snprintf(key, sizeof key, "%s.%s", s->info.architecture, rows[i].key);
+        snprintf(key, sizeof key, "%s.%s", m->info.architecture, rows[i].key);
         serve_put_int(w, key, rows[i].value);
     }
     json_write_object_end(w);
@@ -122,12 +130,13 @@ void serve_ollama_show(struct serve *s, struct net_request *r) {
     json_write_init(&w, &out);
     json_write_object(&w);
     serve_put_text(&w, "modified_at", serve_time_text(when, s->begin_s));
-    details_put(&w, s);
-    facts_put(&w, s);
+    const struct serve_model *m = serve_model_of(s, r);
+    details_put(&w, m);
+    facts_put(&w, m);
     json_write_key(&w, "capabilities");
     json_write_array(&w);
-    json_write_str(&w, s->service ? STR("completion") : STR("embedding"));
-    if (s->service && template_has_tools(s)) json_write_str(&w, STR("tools"));
+    json_write_str(&w, m->service ? STR("completion") : STR("embedding"));
+    if (m->service && template_has_tools(m)) json_write_str(&w, STR("tools"));
     json_write_array_end(&w);
     json_write_object_end(&w);
     serve_reply_json(r, &out);
@@ -136,7 +145,7 @@ void serve_ollama_show(struct serve *s, struct net_request *r) {
 // ------------------------------------------------------------------------------------------------------------ vectors
 
 struct embedding {
-    struct serve *s;
+    const struct serve_model *of;
     struct serve_ask *a;
     struct json_writer w;
     float *v;
@@ -150,13 +159,14 @@ static bool vector_put(void *arg, struct str raw, int i) {
     (void)i;
     if (!serve_string_read(m->a, raw, &text))
         return serve_bad(m->a, "input", "input must be a text or a list of texts");
-    const int n = m->s->info.n_embd;
-    const enum tern_status status = tern_embed(m->s->engine, serve_str(text), TERN_POOL_MEAN, m->v, (size_t)n, &m->err);
+    const int n = m->of->info.n_embd;
+    const enum tern_status status =
+        tern_embed(m->of->engine, serve_str(text), TERN_POOL_MEAN, m->v, (size_t)n, &m->err);
     if (status != TERN_OK) {
         serve_fault_from(&m->a->fault, status, &m->err, "input");
         return false;
     }
-    m->n_tokens += MAX(tern_tokenize(m->s->engine, serve_str(text), true, false, NULL, 0, NULL), 0);
+    m->n_tokens += MAX(tern_tokenize(m->of->engine, serve_str(text), true, false, NULL, 0, NULL), 0);
     json_write_array(&m->w);
     for (int k = 0; k < n; k++) json_write_f64(&m->w, (double)m->v[k]);
     json_write_array_end(&m->w);
@@ -171,7 +181,7 @@ static void embed(struct serve *s, struct net_request *r, bool old) {
         SERVE_FIELD("model", SERVE_FIELD_STR, model, 0, 0), SERVE_FIELD("prompt", SERVE_FIELD_RAW, input, 0, 0), {0}};
     struct serve_ask a;
     struct buf out;
-    struct embedding m = {.s = s, .a = &a};
+    struct embedding m = {.of = serve_model_of(s, r), .a = &a};
     const uint64_t begin_ns = clock_ns();
     serve_ask_init(&a, s);
     buf_init(&out, SERVE_TEXT_BYTES_MAX);
@@ -180,9 +190,9 @@ static void embed(struct serve *s, struct net_request *r, bool old) {
     if (ok && a.input.len == 0) ok = serve_bad(&a, old ? "prompt" : "input", "the text is missing");
     if (!ok) serve_fail(r, &a.fault);
     if (!ok || !serve_ollama_model_check(s, r, a.model)) goto done;
-    m.v = mem_calloc((size_t)s->info.n_embd, sizeof *m.v);
+    m.v = mem_calloc((size_t)m.of->info.n_embd, sizeof *m.v);
     json_write_object(&m.w);
-    serve_put_text(&m.w, "model", s->model_id);
+    serve_put_text(&m.w, "model", m.of->id);
     json_write_key(&m.w, old ? "embedding" : "embeddings");
     if (!old) json_write_array(&m.w);
     if (!m.v)

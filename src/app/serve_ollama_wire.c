@@ -4,7 +4,7 @@
 
 void serve_ollama_head_put(struct json_writer *w, const struct serve_answer *a) {
     char when[24];
-    serve_put_text(w, "model", a->s->model_id);
+    serve_put_text(w, "model", a->m->id);
     serve_put_text(w, "created_at", serve_time_text(when, clock_wall_s()));
 }
 

@@ -285,7 +285,3 @@ const char *serve_time_text(char out[24], int64_t wall_s) {
              (unsigned)(in_year - (153 * month + 2) / 5 + 1) % 100, s / 3600, s / 60 % 60, s % 60);
     return out;
 }
-
-int64_t serve_tokens_count(const struct serve *s, struct str text) {
-    return text.len > 0 ? MAX(tern_tokenize(s->engine, serve_str(text), false, false, NULL, 0, NULL), 0) : 0;
-}

@@ -84,5 +84,3 @@ void serve_put_bool(struct json_writer *w, const char *key, bool value);
 void serve_put_raw(struct json_writer *w, const char *key, struct str raw); // empty: null
 // "2026-11-30T14:00:00Z"
 const char *serve_time_text(char out[24], int64_t wall_s);
-// Tokens of a text, as the model has them.
-int64_t serve_tokens_count(const struct serve *s, struct str text);

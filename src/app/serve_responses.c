@@ -197,7 +197,7 @@ void serve_responses(struct serve *s, struct net_request *r) {
     struct serve_answer *a = serve_answer_create(s, r, &serve_responses_wire, "resp_");
     if (!a) return;
     struct responses_ask q = {.ask = a->ask};
-    bool ok = s->info.has_template || serve_bad(&q.ask, NULL, "the model has no chat template; use /v1/completions");
+    bool ok = a->m->info.has_template || serve_bad(&q.ask, NULL, "the model has no chat template; use /v1/completions");
     ok = ok && serve_responses_read(&q, r->body);
     a->ask = q.ask;
     struct serve_bits *bits = arena_calloc(&a->ask.arena, 1, sizeof *bits);

@@ -146,7 +146,7 @@ static void response_put(struct json_writer *w, const struct serve_answer *a, co
     }
     serve_put_raw(w, "incomplete_details",
                   strcmp(status, "incomplete") == 0 ? STR("{\"reason\":\"max_output_tokens\"}") : STR(""));
-    serve_put_text(w, "model", a->s->model_id);
+    serve_put_text(w, "model", a->m->id);
     json_write_key(w, "output");
     json_write_array(w);
     for (const struct serve_bit *b = serve_bits_of(a)->first; b && over; b = b->next) item_put(w, a, b, true);

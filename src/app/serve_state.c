@@ -56,11 +56,11 @@ static void limits_put(struct json_writer *w, const struct serve *s) {
     json_write_object_end(w);
 }
 
-static void defaults_put(struct json_writer *w, const struct serve *s) {
+static void defaults_put(struct json_writer *w, const struct serve *s, const struct tern_model_info *info) {
     const struct tern_request_options *o = &s->sample.request;
     json_write_key(w, "default_generation_settings");
     json_write_object(w);
-    int_put(w, "n_ctx", s->info.n_ctx);
+    int_put(w, "n_ctx", info->n_ctx);
     json_write_key(w, "params");
     json_write_object(w);
     f64_put(w, "temperature", (double)o->temperature);
@@ -75,38 +75,44 @@ static void defaults_put(struct json_writer *w, const struct serve *s) {
     json_write_object_end(w);
 }
 
+// Of the first model; when it is not loaded, what is only known of a loaded one is null or 0.
 void serve_props(struct serve *s, struct net_request *r) {
+    static const struct tern_model_info unknown = {0};
+    struct serve_model *m = &s->models[0];
+    const bool held = serve_model_hold(s, m);
+    const struct tern_model_info *info = held ? &m->info : &unknown;
     struct buf out;
     buf_init(&out, 1u << 20);
     struct json_writer w;
     json_write_init(&w, &out);
     json_write_object(&w);
-    str_put(&w, "model", s->model_id);
-    str_put(&w, "architecture", s->info.architecture);
-    str_put(&w, "format", s->info.format);
-    str_put(&w, "unit", s->info.unit);
-    str_put(&w, "kernels", s->info.kernels);
-    str_put(&w, "numerics", s->info.numerics);
-    str_put(&w, "draft", s->info.draft);
-    str_put(&w, "drafter", s->info.drafter);
+    str_put(&w, "model", m->id);
+    str_put(&w, "architecture", info->architecture);
+    str_put(&w, "format", info->format);
+    str_put(&w, "unit", info->unit);
+    str_put(&w, "kernels", info->kernels);
+    str_put(&w, "numerics", info->numerics);
+    str_put(&w, "draft", info->draft);
+    str_put(&w, "drafter", info->drafter);
     json_write_key(&w, "has_template");
-    json_write_bool(&w, s->info.has_template);
+    json_write_bool(&w, info->has_template);
     int_put(&w, "total_slots", s->o.n_streams);
-    int_put(&w, "threads", s->info.n_threads);
+    int_put(&w, "threads", info->n_threads);
     json_write_key(&w, "memory");
     json_write_object(&w);
-    int_put(&w, "weights", (int64_t)s->info.bytes_weights);
-    int_put(&w, "cache_of_a_token", (int64_t)s->info.bytes_kv_token);
-    int_put(&w, "state_at_most", (int64_t)s->info.bytes_state_max);
-    int_put(&w, "work", (int64_t)s->info.bytes_work);
-    int_put(&w, "drafter", (int64_t)s->info.bytes_drafter);
+    int_put(&w, "weights", (int64_t)info->bytes_weights);
+    int_put(&w, "cache_of_a_token", (int64_t)info->bytes_kv_token);
+    int_put(&w, "state_at_most", (int64_t)info->bytes_state_max);
+    int_put(&w, "work", (int64_t)info->bytes_work);
+    int_put(&w, "drafter", (int64_t)info->bytes_drafter);
     int_put(&w, "prefix_cache_at_most", (int64_t)s->o.prefix_ram);
     json_write_object_end(&w);
-    defaults_put(&w, s);
+    defaults_put(&w, s, info);
     limits_put(&w, s);
     str_put(&w, "build", tern_version());
     str_put(&w, "http", net_library());
     json_write_object_end(&w);
+    if (held) serve_model_drop(s, m, false);
     serve_reply_json(r, &out);
 }
 
@@ -136,6 +142,7 @@ void serve_slots(struct serve *s, struct net_request *r) {
             json_write_object(&w);
             int_put(&w, "id", id++);
             str_put(&w, "answer", a->id);
+            str_put(&w, "model", a->m->id);
             str_put(&w, "state", state);
             json_write_key(&w, "is_processing");
             json_write_bool(&w, strcmp(state, "prompt") == 0 || strcmp(state, "answer") == 0);

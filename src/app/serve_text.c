@@ -32,7 +32,8 @@ static void no_memory(struct net_request *r) {
     serve_failf(r, 503, NULL, "no_memory", "no memory for the request; try again");
 }
 
-static void ids_put(struct serve *s, struct json_writer *w, const int32_t *ids, int64_t n, bool with_pieces) {
+static void ids_put(const struct serve_model *m, struct json_writer *w, const int32_t *ids, int64_t n,
+                    bool with_pieces) {
     json_write_array(w);
     for (int64_t i = 0; i < n; i++) {
         if (!with_pieces) {
@@ -40,7 +41,7 @@ static void ids_put(struct serve *s, struct json_writer *w, const int32_t *ids, 
             continue;
         }
         char piece[4096];
-        int64_t len = tern_detokenize(s->engine, &ids[i], 1, true, piece, sizeof piece, NULL);
+        int64_t len = tern_detokenize(m->engine, &ids[i], 1, true, piece, sizeof piece, NULL);
         struct str bytes = {piece, (size_t)MIN(MAX(len, 0), (int64_t)sizeof piece)};
         json_write_object(w);
         json_write_key(w, "id");
@@ -67,6 +68,7 @@ void serve_tokenize(struct serve *s, struct net_request *r) {
                                                 TEXT_FIELD("parse_special", SERVE_FIELD_BOOL, parse_special),
                                                 TEXT_FIELD("with_pieces", SERVE_FIELD_BOOL, with_pieces),
                                                 {0}};
+    const struct serve_model *m = serve_model_of(s, r);
     struct text_ask t;
     if (!text_ask_read(s, r, &t, fields)) return;
     struct tern_err err = {0};
@@ -75,23 +77,23 @@ void serve_tokenize(struct serve *s, struct net_request *r) {
     int32_t *ids = NULL;
     if (!t.content.data) {
         serve_failf(r, 400, "content", "invalid_value", "content is missing: the text to tokenize");
-    } else if ((n = tern_tokenize(s->engine, text, t.add_special, t.parse_special, NULL, 0, &err)) < 0) {
+    } else if ((n = tern_tokenize(m->engine, text, t.add_special, t.parse_special, NULL, 0, &err)) < 0) {
         status_fail(r, (enum tern_status)n, &err, "content");
     } else if (!(ids = mem_calloc((size_t)n + 1, sizeof *ids))) {
         no_memory(r);
     } else {
-        n = tern_tokenize(s->engine, text, t.add_special, t.parse_special, ids, (size_t)n, &err);
+        n = tern_tokenize(m->engine, text, t.add_special, t.parse_special, ids, (size_t)n, &err);
         struct buf out;
         buf_init(&out, 4 * SERVE_TEXT_BYTES_MAX);
         struct json_writer w;
         json_write_init(&w, &out);
         json_write_object(&w);
         json_write_key(&w, "tokens");
-        ids_put(s, &w, ids, n, t.with_pieces);
+        ids_put(m, &w, ids, n, t.with_pieces);
         json_write_key(&w, "count");
         json_write_int(&w, n);
         json_write_key(&w, "max_model_len");
-        json_write_int(&w, s->info.n_ctx);
+        json_write_int(&w, m->info.n_ctx);
         json_write_object_end(&w);
         serve_reply_json(r, &out);
     }
@@ -102,14 +104,15 @@ void serve_tokenize(struct serve *s, struct net_request *r) {
 void serve_detokenize(struct serve *s, struct net_request *r) {
     static const struct serve_field fields[] = {
         TEXT_FIELD("tokens", SERVE_FIELD_RAW, tokens), TEXT_FIELD("model", SERVE_FIELD_STR, ask.model), {0}};
+    const struct serve_model *m = serve_model_of(s, r);
     struct text_ask t;
     if (!text_ask_read(s, r, &t, fields)) return;
     int32_t *ids = NULL;
     size_t n = 0;
     struct tern_err err = {0};
     bool ok = t.tokens.len > 0 || serve_bad(&t.ask, "tokens", "tokens is missing: a list of token ids");
-    ok = ok && serve_ids_read(&t.ask, t.tokens, "tokens", s->info.n_vocab, &ids, &n);
-    int64_t len = ok ? tern_detokenize(s->engine, ids, n, true, NULL, 0, &err) : 0;
+    ok = ok && serve_ids_read(&t.ask, t.tokens, "tokens", m->info.n_vocab, &ids, &n);
+    int64_t len = ok ? tern_detokenize(m->engine, ids, n, true, NULL, 0, &err) : 0;
     char *text = ok && len >= 0 ? mem_alloc((size_t)len + 1) : NULL;
     if (!ok) {
         serve_fail(r, &t.ask.fault);
@@ -118,7 +121,7 @@ void serve_detokenize(struct serve *s, struct net_request *r) {
     } else if (!text) {
         no_memory(r);
     } else {
-        len = tern_detokenize(s->engine, ids, n, true, text, (size_t)len, &err);
+        len = tern_detokenize(m->engine, ids, n, true, text, (size_t)len, &err);
         struct buf out;
         buf_init(&out, 8 * SERVE_TEXT_BYTES_MAX);
         struct json_writer w;
@@ -141,6 +144,7 @@ void serve_apply_template(struct serve *s, struct net_request *r) {
         TEXT_FIELD("add_generation_prompt", SERVE_FIELD_BOOL, add_generation_prompt),
         {"chat_template", SERVE_FIELD_REFUSE, 0, 0, 0, 0, "templates of clients are not run"},
         {0}};
+    const struct serve_model *m = serve_model_of(s, r);
     struct text_ask t;
     if (!text_ask_read(s, r, &t, fields)) return;
     struct tern_err err = {0};
@@ -149,12 +153,12 @@ void serve_apply_template(struct serve *s, struct net_request *r) {
     char *text = NULL;
     if (t.ask.messages.len == 0) {
         serve_failf(r, 400, "messages", "invalid_value", "messages is missing: a list of messages");
-    } else if ((len = tern_template_render(s->engine, messages, tools, t.add_generation_prompt, NULL, 0, &err)) < 0) {
+    } else if ((len = tern_template_render(m->engine, messages, tools, t.add_generation_prompt, NULL, 0, &err)) < 0) {
         status_fail(r, (enum tern_status)len, &err, "messages");
     } else if (!(text = mem_alloc((size_t)len + 1))) {
         no_memory(r);
     } else {
-        len = tern_template_render(s->engine, messages, tools, t.add_generation_prompt, text, (size_t)len, &err);
+        len = tern_template_render(m->engine, messages, tools, t.add_generation_prompt, text, (size_t)len, &err);
         struct buf out;
         buf_init(&out, SERVE_TEXT_BYTES_MAX);
         struct json_writer w;

@@ -16,8 +16,8 @@ run serve --host 0.0.0.0 --open-to-network --check
 want_code 'serve --open-to-network' 0
 run serve --log xml --check
 want_code 'serve --log xml' 2
-run serve argument
-want_code 'serve argument' 2
+run serve test/data/gguf/script-lfm2.gguf no-such-model
+want_code 'serve: a second model that is not there' 1
 run serve --port 70000
 want_code 'serve --port 70000' 2
 run serve --streams 0

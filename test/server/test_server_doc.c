@@ -21,7 +21,8 @@ static int setup(void **state) {
     (void)state;
     buf_init(&document, 1 << 20);
     if (file_read_all(&document, "doc/server.md", NULL) != TERN_OK) return 1;
-    server_start(&server, (const char *const[]){"-m", SCRIPT_MODEL, "--log", "none", NULL});
+    server_start(&server, (const char *const[]){"-m", SCRIPT_MODEL, "--also", TEST_DATA "/hf/lfm2-encoder/model.gguf",
+                                                "--log", "none", NULL});
     return 0;
 }
 static int teardown(void **state) {

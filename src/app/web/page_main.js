@@ -436,10 +436,10 @@ async function modelsShow() {
   const kept = localStorage.getItem("tern.model");
   $("model").replaceChildren(...served.map((m) => element("option", { value: m.id }, m.id)));
   if (served.some((m) => m.id === kept)) $("model").value = kept;
-  const meta = served.find((m) => m.id === $("model").value)?.meta;
+  const chosen = served.find((m) => m.id === $("model").value), meta = chosen?.meta;
   $("model").title = meta ? `${meta.architecture ?? ""} ${meta.format ?? ""}, context ${number(meta.n_ctx, 0)}`.trim() : "Model";
   roomShow();
-  if (!meta && served.length > 0) setTimeout(modelsShow, 2000); // still loading
+  if (chosen?.status?.value === "loading") setTimeout(modelsShow, 2000);
 }
 
 function themeNext() {

@@ -1,0 +1,444 @@
+// The models of a server: who holds which, loading the one that a request names, unloading idle ones.
+//
+// A request whose model is not loaded waits without a thread: it is deferred, and poked when the loader (one thread,
+// one model at a time) is done. Room: --memory bounds what all loaded models may need together (without it the
+// machine's free memory does, as the engine sees it); when the next one does not fit, models that nobody holds are
+// unloaded, the longest unused first, and when that is not enough the request is told to come again. A model is only
+// ever closed while its count of users is 0, under the lock that counts them.
+#include "base/base.h"
+#include "serve.h"
+
+#include <stdio.h>
+
+#define PREFIX_DISK_DEFAULT (4ull << 30) // of --prefix-dir
+#define RETRY_S 5
+
+struct serve_waiter {
+    struct serve *s;
+    struct serve_model *m;
+    struct net_request *r;
+    struct serve_fault fault; // status 0: none yet
+    struct serve_waiter *next;
+};
+
+// --------------------------------------------------------------------------------------------------------------- names
+
+static void id_set(struct serve_model *m, const char *given) {
+    struct os_stat st;
+    struct str id = given ? str_from(given) : STR("pico");
+    if (given && os_stat_get(&st, given)) {
+        while (id.len > 1 && id.data[id.len - 1] == '/') id.len--;
+        for (size_t i = 0; i + 1 < id.len; i++)
+            if (id.data[i] == '/') id = (struct str){id.data + i + 1, id.len - i - 1}, i = (size_t)-1;
+        if (str_ends(id, STR(".gguf"))) id.len -= 5;
+    }
+    snprintf(m->id, sizeof m->id, "%.*s", (int)MIN(id.len, sizeof m->id - 1), id.data);
+}
+
+void serve_model_id_set(struct serve *s) {
+    s->n_models = MAX(s->n_models, 1);
+    id_set(&s->models[0], s->model.engine.model_path);
+    s->models[0].state = SERVE_LOADING; // soon
+}
+
+int serve_model_add(const struct command *c, struct serve *s, const char *name) {
+    if (s->n_models == SERVE_MODELS_MAX) return usage_error(c, "at most %d models are served", SERVE_MODELS_MAX);
+    struct serve_model *m = &s->models[s->n_models++];
+    id_set(m, name);
+    m->path = name;
+    for (int i = 0; i + 1 < s->n_models; i++)
+        if (strcmp(s->models[i].id, m->id) == 0)
+            return usage_error(c, "two models would have the name %s: clients could not choose", m->id);
+    int code = model_path_told(c, &m->path, &m->path_text);
+    struct os_stat st;
+    if (code != 0 || os_stat_get(&st, m->path)) return code;
+    return usage_error(c, "there is no model %s", name);
+}
+
+struct serve_model *serve_model_find(struct serve *s, struct str name) {
+    if (name.len == 0 || str_eqz(name, "default")) return &s->models[0];
+    for (int i = 0; i < s->n_models; i++)
+        if (str_eqz(name, s->models[i].id)) return &s->models[i];
+    for (int i = 0; i < s->o.aliases.n; i++)
+        if (str_eqz(name, s->o.aliases.items[i])) return &s->models[0];
+    const struct str end = STR(":latest"); // Ollama's clients put it behind
+    if (str_ends(name, end)) return serve_model_find(s, (struct str){name.data, name.len - end.len});
+    return NULL;
+}
+
+static void unknown_fail(struct serve *s, struct net_request *r, struct str name) {
+    struct buf shown, known;
+    buf_init(&shown, 4 * SERVE_NAME_SHOWN_MAX + 16);
+    buf_init(&known, SERVE_MODELS_MAX * (sizeof s->models[0].id + 4));
+    str_put_escaped(&shown, name, SERVE_NAME_SHOWN_MAX);
+    for (int i = 0; i < s->n_models; i++) buf_putf(&known, "%s'%s'", i ? ", " : "", s->models[i].id);
+    serve_failf(r, 404, "model", "model_not_found", "no model '%s' here; %s %s served (more names: --alias)",
+                shown.data ? shown.data : "", known.data ? known.data : "", s->n_models > 1 ? "are" : "is");
+    buf_release(&shown);
+    buf_release(&known);
+}
+
+struct serve_model *serve_model_of(struct serve *s, const struct net_request *r) {
+    struct serve_model *m = serve_call_of(r)->model;
+    return m ? m : &s->models[0];
+}
+
+bool serve_model_check(struct serve *s, struct net_request *r, struct str name) {
+    if (serve_model_find(s, name) == serve_model_of(s, r)) return true;
+    unknown_fail(s, r, name);
+    return false;
+}
+
+// ------------------------------------------------------------------------------------------------------------- holding
+
+bool serve_ready(struct serve *s) {
+    mutex_lock(s->lock);
+    bool ready = s->is_ready;
+    mutex_unlock(s->lock);
+    return ready;
+}
+
+bool serve_model_hold(struct serve *s, struct serve_model *m) {
+    mutex_lock(s->lock);
+    bool loaded = m->state == SERVE_LOADED;
+    m->n_users += loaded;
+    mutex_unlock(s->lock);
+    return loaded;
+}
+
+void serve_model_drop(struct serve *s, struct serve_model *m, bool used) {
+    mutex_lock(s->lock);
+    m->n_users--;
+    if (used) m->used_ns = clock_ns();
+    mutex_unlock(s->lock);
+}
+
+// The top-level "model" (or "name", as Ollama's older clients say) of a JSON body; empty when there is none: the route
+// reads the body itself and tells what is wrong with it. name is 0-terminated.
+static void body_model_read(struct str body, char *name, size_t cap) {
+    const struct json_options o = {.depth_max = SERVE_JSON_DEPTH_MAX};
+    struct json *j;
+    struct json_item item;
+    name[0] = 0;
+    if (json_create(&j, body, &o, NULL) != TERN_OK) return;
+    if (json_next(j, &item, NULL) == JSON_OBJECT)
+        while (json_next(j, &item, NULL) == JSON_KEY) {
+            const bool is_model = str_eqz(item.text, "model");
+            if (!is_model && !str_eqz(item.text, "name")) {
+                if (json_skip(j, NULL) != TERN_OK) break;
+                continue;
+            }
+            if (json_next(j, &item, NULL) != JSON_STRING) {
+                if ((item.event == JSON_OBJECT || item.event == JSON_ARRAY) && json_skip(j, NULL) != TERN_OK) break;
+                if (item.event == JSON_ERROR) break;
+                continue;
+            }
+            snprintf(name, cap, "%.*s", (int)MIN(item.text.len, cap - 1), item.text.data);
+            if (is_model) break;
+        }
+    json_free(j);
+}
+
+static void waiter_unlink_locked(struct serve *s, const struct serve_waiter *w) {
+    for (struct serve_waiter **at = &s->waiters; *at; at = &(*at)->next)
+        if (*at == w) {
+            *at = w->next;
+            return;
+        }
+}
+
+static void nothing_run(struct net_request *r, void *arg) { (void)r, (void)arg; }
+
+static void waiter_release(struct net_request *r, void *arg) {
+    struct serve_waiter *w = arg;
+    (void)r;
+    mutex_lock(w->s->lock);
+    waiter_unlink_locked(w->s, w);
+    mutex_unlock(w->s->lock);
+    mem_free(w);
+}
+
+static void waiter_run(struct net_request *r, void *arg) {
+    struct serve_waiter *w = arg;
+    struct serve *s = w->s;
+    mutex_lock(s->lock);
+    const bool loaded = w->m->state == SERVE_LOADED;
+    if (loaded) {
+        w->m->n_users++;
+        serve_call_of(r)->model = w->m;
+    }
+    const struct serve_fault fault = w->fault;
+    mutex_unlock(s->lock);
+    if (loaded) {
+        net_request_defer(r, nothing_run, nothing_run, NULL);
+        waiter_release(r, w);
+        serve_call_of(r)->route->handle(s, r);
+    } else if (fault.status) {
+        serve_fail(r, &fault);
+    }
+}
+
+void serve_model_route(struct serve *s, struct net_request *r) {
+    struct serve_call *call = serve_call_of(r);
+    char name[sizeof s->models[0].id + 16] = "";
+    if (s->n_models > 1) body_model_read(r->body, name, sizeof name);
+    struct serve_model *m = serve_model_find(s, str_from(name));
+    if (!m) {
+        unknown_fail(s, r, str_from(name));
+        return;
+    }
+    if (serve_model_hold(s, m)) {
+        call->model = m;
+        call->route->handle(s, r);
+        return;
+    }
+    struct serve_waiter *w = mem_calloc(1, sizeof *w);
+    if (!w) {
+        serve_failf(r, 503, NULL, "no_memory", "no memory for the request; try again");
+        return;
+    }
+    *w = (struct serve_waiter){.s = s, .m = m, .r = r};
+    net_request_defer(r, waiter_run, waiter_release, w);
+    mutex_lock(s->lock);
+    w->next = s->waiters;
+    s->waiters = w;
+    if (s->is_draining) serve_fault_set(&w->fault, 503, NULL, "stopping", "the server is stopping");
+    const bool poke = m->state == SERVE_LOADED || w->fault.status;
+    if (m->state == SERVE_UNLOADED) m->state = SERVE_WANTED;
+    cond_signal(s->wake);
+    mutex_unlock(s->lock);
+    if (poke) net_request_poke(r);
+}
+
+// ------------------------------------------------------------------------------------------------------------- loading
+
+// The service of a model whose engine is open. An encoder has no sessions, so no service: it gives vectors only.
+static enum tern_status service_open(struct serve *s, struct serve_model *m, struct tern_engine *e,
+                                     struct tern_err *err) {
+    struct tern_service_options o;
+    struct tern_service *service = NULL;
+    struct buf folder;
+    tern_service_options_default(&o);
+    o.n_streams = s->o.n_streams;
+    o.n_queue_max = s->o.n_queue;
+    o.n_jobs_key_max = s->o.n_jobs_key;
+    o.prompt_rows_step = s->o.prompt_rows;
+    o.prefix_ram_max = s->o.prefix_ram;
+    o.prefix_disk_max = s->o.prefix_disk ? s->o.prefix_disk : PREFIX_DISK_DEFAULT;
+    buf_init(&folder, 8192);
+    if (s->o.prefix_dir) buf_puts(&folder, s->o.prefix_dir);
+    if (s->o.prefix_dir && m != &s->models[0]) buf_putf(&folder, "/model-%d", (int)(m - s->models));
+    o.prefix_dir = s->o.prefix_dir ? folder.data : NULL;
+    enum tern_status status = tern_service_open(&service, e, &o, err);
+    buf_release(&folder);
+    float probe;
+    const bool encoder =
+        status != TERN_OK && tern_embed(e, serve_str(STR("")), TERN_POOL_MEAN, &probe, 0, NULL) != TERN_UNSUPPORTED;
+    if (status != TERN_OK && !encoder) return status;
+    struct tern_model_info i;
+    tern_engine_info(e, &i);
+    mutex_lock(s->lock);
+    m->engine = e;
+    m->service = service;
+    m->info = i;
+    m->bytes = i.bytes_weights + i.bytes_state_max + i.bytes_work + i.bytes_drafter + (service ? s->o.prefix_ram : 0);
+    m->state = SERVE_LOADED;
+    m->used_ns = clock_ns();
+    m->n_loads++;
+    mutex_unlock(s->lock);
+    return TERN_OK;
+}
+
+int serve_model_open(const struct command *c, struct serve *s) {
+    struct serve_model *m = &s->models[0];
+    struct tern_engine *e = NULL;
+    struct tern_err err = {0};
+    s->model.engine.n_sessions = s->o.n_streams;
+    int code = model_opts_finish(c, &s->model);
+    if (code == 0) code = model_path_told(c, &s->model.engine.model_path, &m->path_text);
+    if (code == 0) code = model_path_told(c, &s->model.engine.draft_path, &s->draft_text);
+    const char *draft = s->model.engine.draft_path;
+    m->path = s->model.engine.model_path;
+    if (code == 0) code = engine_open_told(c, &s->model, &e);
+    s->model.engine.model_path = m->path; // it may be loaded again
+    s->model.engine.draft_path = draft;
+    if (code != 0) return code;
+    if (service_open(s, m, e, &err) != TERN_OK) {
+        tern_engine_close(e);
+        return fail_told(c, &err);
+    }
+    mutex_lock(s->lock);
+    s->is_ready = true;
+    mutex_unlock(s->lock);
+    return 0;
+}
+
+// Takes engine and service of a model out that nobody holds, to be closed. Under the lock.
+static void model_take_locked(struct serve_model *m, struct tern_engine **e, struct tern_service **service) {
+    *e = m->engine;
+    *service = m->service;
+    m->engine = NULL;
+    m->service = NULL;
+    m->info = (struct tern_model_info){0};
+    m->state = SERVE_UNLOADED;
+}
+
+static void model_tell(const struct serve *s, const struct serve_model *m, const char *what) {
+    char text[24];
+    if (strcmp(s->o.log, "none") != 0) fprintf(stderr, "model %s %s (%s)\n", m->id, what, bytes_format(m->bytes, text));
+}
+
+// Unloads the model that was used longest ago among those that nobody holds and that were last used before `until_ns`.
+static bool idle_unload(struct serve *s, uint64_t until_ns, const char *why) {
+    struct serve_model *oldest = NULL;
+    struct tern_engine *e = NULL;
+    struct tern_service *service = NULL;
+    mutex_lock(s->lock);
+    for (int i = 0; i < s->n_models; i++) {
+        struct serve_model *m = &s->models[i];
+        if (m->state != SERVE_LOADED || m->n_users > 0 || m->used_ns > until_ns) continue;
+        if (!oldest || m->used_ns < oldest->used_ns) oldest = m;
+    }
+    if (oldest) model_take_locked(oldest, &e, &service);
+    mutex_unlock(s->lock);
+    if (!oldest) return false;
+    tern_service_close(service);
+    tern_engine_close(e);
+    model_tell(s, oldest, why);
+    return true;
+}
+
+struct load {
+    struct serve *s;
+    struct serve_model *m;
+};
+static bool load_on_progress(void *arg, const char *stage, uint64_t done, uint64_t total) {
+    const struct load *l = arg;
+    (void)stage;
+    mutex_lock(l->s->lock);
+    l->m->progress = total ? (double)done / (double)total : 0;
+    const bool more = !l->s->is_draining;
+    mutex_unlock(l->s->lock);
+    return more;
+}
+
+// Bytes that the next model may need; 0: not bounded by --memory.
+static uint64_t room_left(struct serve *s, bool *full) {
+    const uint64_t all = s->model.engine.memory_max;
+    uint64_t used = s->o.prefix_ram; // of the next one's service
+    mutex_lock(s->lock);
+    for (int i = 0; i < s->n_models; i++)
+        if (s->models[i].state == SERVE_LOADED) used += s->models[i].bytes;
+    mutex_unlock(s->lock);
+    *full = all > 0 && used >= all;
+    return all > used ? all - used : 0;
+}
+
+static enum tern_status model_load(struct serve *s, struct serve_model *m, struct tern_err *err) {
+    struct load l = {s, m};
+    struct tern_engine_options o = s->model.engine;
+    o.on_progress = load_on_progress;
+    o.on_progress_arg = &l;
+    if (m != &s->models[0]) {
+        o.model_path = m->path;
+        o.model_data = NULL;
+        o.model_data_len = 0;
+        o.shape = NULL;
+        if (o.draft_path) o.draft = TERN_DRAFT_DEFAULT; // made for the first
+        o.draft_path = NULL;
+    }
+    for (;;) {
+        bool full;
+        struct tern_engine *e = NULL;
+        o.memory_max = room_left(s, &full);
+        enum tern_status status = full ? err_set(err, TERN_NO_MEMORY, "the loaded models need all of --memory")
+                                       : tern_engine_open(&e, &o, err);
+        if (status == TERN_OK) {
+            status = service_open(s, m, e, err);
+            if (status != TERN_OK) tern_engine_close(e);
+        }
+        if (status != TERN_NO_MEMORY || !idle_unload(s, UINT64_MAX, "unloaded for room")) return status;
+    }
+}
+
+// Loads a model and tells those who wait for it.
+static void model_bring(struct serve *s, struct serve_model *m) {
+    struct tern_err err = {0};
+    enum tern_status status = model_load(s, m, &err);
+    struct serve_fault fault = {0};
+    if (status == TERN_NO_MEMORY) {
+        serve_fault_set(&fault, 503, "model", "no_room", "no room for the model %s beside those at work: %s", m->id,
+                        err.message);
+        fault.retry_s = RETRY_S;
+    } else if (status != TERN_OK) {
+        serve_fault_set(&fault, 500, "model", "model_not_loaded", "the model %s could not be loaded: %s", m->id,
+                        err.message);
+    }
+    if (status == TERN_OK) model_tell(s, m, "loaded");
+    mutex_lock(s->lock);
+    m->progress = 0;
+    if (status != TERN_OK) m->state = SERVE_UNLOADED;
+    for (struct serve_waiter *w = s->waiters; w; w = w->next) {
+        if (w->m != m) continue;
+        if (!w->fault.status) w->fault = fault;
+        net_request_poke(w->r);
+    }
+    mutex_unlock(s->lock);
+}
+
+static void loader_main(void *arg) {
+    struct serve *s = arg;
+    const uint64_t idle_ns = (uint64_t)((double)s->o.idle_s * 1e9), tick_ns = 100000000;
+    mutex_lock(s->lock);
+    while (!s->is_draining) {
+        struct serve_model *wanted = NULL;
+        for (int i = 0; i < s->n_models && !wanted; i++)
+            if (s->models[i].state == SERVE_WANTED) wanted = &s->models[i];
+        if (wanted) wanted->state = SERVE_LOADING;
+        if (!wanted && idle_ns == 0) {
+            cond_wait(s->wake, s->lock);
+            continue;
+        }
+        if (!wanted) cond_wait_ns(s->wake, s->lock, MAX(idle_ns / 4, tick_ns));
+        const uint64_t now = clock_ns();
+        mutex_unlock(s->lock);
+        if (wanted)
+            model_bring(s, wanted);
+        else
+            while (now > idle_ns && idle_unload(s, now - idle_ns, "unloaded after --idle seconds")) {
+            }
+        mutex_lock(s->lock);
+    }
+    mutex_unlock(s->lock);
+}
+
+enum tern_status serve_models_start(struct serve *s, struct tern_err *err) {
+    if (s->n_models == 1 && !(s->o.idle_s > 0)) return TERN_OK;
+    return os_thread_create(&s->loader, loader_main, s, err);
+}
+
+void serve_models_stop(struct serve *s) {
+    mutex_lock(s->lock);
+    s->is_draining = true;
+    for (struct serve_waiter *w = s->waiters; w; w = w->next) {
+        if (!w->fault.status) serve_fault_set(&w->fault, 503, NULL, "stopping", "the server is stopping");
+        net_request_poke(w->r);
+    }
+    cond_signal(s->wake);
+    mutex_unlock(s->lock);
+    os_thread_join(s->loader);
+    s->loader = NULL;
+    for (int i = 0; i < s->n_models; i++)
+        if (s->models[i].service) tern_service_drain(s->models[i].service);
+}
+
+void serve_models_close(struct serve *s) {
+    for (int i = 0; i < s->n_models; i++) {
+        tern_service_close(s->models[i].service);
+        tern_engine_close(s->models[i].engine);
+        buf_release(&s->models[i].path_text);
+        s->models[i].service = NULL;
+        s->models[i].engine = NULL;
+    }
+    buf_release(&s->draft_text);
+}
