@@ -1,6 +1,6 @@
 #!/bin/sh
 # tools/check_headers.sh ROOT: every header compiles alone, twice included, with the warnings of the build; the public
-# header also as C++ where a C++ compiler is at hand.
+# header also as C++ where a C++ compiler is at hand, and src/tern.map lists its functions.
 set -u
 tools=$(cd "$(dirname "$0")" && pwd)
 export LC_ALL=C
@@ -35,6 +35,15 @@ warnings='-Wall -Wextra -Wshadow -Wstrict-prototypes -Wundef -Wpointer-arith -We
         printf '#include "tern.h"\nint main() { return tern_version() == 0; }\n' |
             "$cxx" -std=c++11 -Wall -Wextra -Werror -Iinclude -fsyntax-only -x c++ - || {
             echo "include/tern.h: does not compile as C++"
+            status=1
+        }
+    fi
+    if [ -f src/tern.map ]; then
+        declared=$(tr '\n' ' ' <include/tern.h | grep -o 'TERN_API [a-z][^;(#]*(' | sed 's/.*[ *]\(tern_[a-z0-9_]*\)($/\1/' | sort)
+        mapped=$(sed -n 's/^ *\(tern_[a-z0-9_]*\);$/\1/p' src/tern.map | sort)
+        [ "$declared" = "$mapped" ] || {
+            echo "src/tern.map must list the functions of include/tern.h, these once, no others:"
+            printf '%s\n' "$declared" "$mapped" | sort | uniq -u
             status=1
         }
     fi

@@ -19,7 +19,7 @@
 #define BATCH_LINE_BYTES_MAX (64u << 20) // of a request, and of a result
 #define BATCH_DIGEST_LEN 24              // hexadecimal digits
 #define BATCH_TRIES_MAX 3                // of a request that failed by no fault of its own
-#define BATCH_DELIVERIES_MAX 5           // workers that may die with a request before it is given up
+#define BATCH_DELIVERIES_MAX 8           // workers that may die with a request before it is given up
 #define BATCH_TAG_MAX 48                 // bytes of a queue's name for one delivery
 
 struct batch_request {

@@ -162,6 +162,7 @@ static bool idle_wait(struct serve *s, int *n_signals, double seconds) {
 
 static void drain(struct serve *s, int n_signals) {
     struct net_counts n;
+    net_notify("STOPPING=1");
     net_server_counts(s->net, &n);
     if (strcmp(s->o.log, "none") != 0)
         fprintf(stderr, "stopping: %d requests at work, %.0f seconds for them\n", n.n_requests, (double)s->o.drain_s);
@@ -203,6 +204,7 @@ static int serve_run(const struct command *c, struct serve *s, const struct opt 
     if (code == 0 && strcmp(s->o.log, "none") != 0) decided_tell(s);
     if (code == 0 && serve_models_start(s, &err) != TERN_OK) code = fail_told(c, &err);
     if (code != 0) return code;
+    net_notify("READY=1");
     int n_signals = 0;
     while (n_signals == 0) n_signals = net_terminate_wait(0, 3600);
     drain(s, n_signals);

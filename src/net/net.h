@@ -138,6 +138,8 @@ const char *net_library(void);
 // soon as there are more than `seen` or the time is over.
 void net_terminate_watch(void);
 int net_terminate_wait(int seen, double timeout_s);
+// Tells systemd "READY=1" or "STOPPING=1"; false when it does not listen ($NOTIFY_SOCKET), which is no fault.
+bool net_notify(const char *state);
 
 // -------------------------------------------------------------------------------------------------------------- Redis
 

@@ -9,6 +9,7 @@ absent() {
     echo "$1"
     exit 77
 }
+case $TERN in *' '*) echo 'the program runs in an emulator'; exit 77 ;; esac
 command -v redis-server >/dev/null 2>&1 || absent 'redis-server is not installed'
 run batch status --redis unix://"$work/none.sock" --name x
 grep -q 'built without a Redis client' "$work/err" && absent 'tern was built without hiredis'
@@ -60,7 +61,7 @@ want_in 'status' out "\"submitted\":$n,\"results\":0,\"waiting\":$n,\"held\":0"
 
 # Workers that die: three generations are killed while they hold requests.
 work_start() { # OPTION…
-    $TERN batch work $at -m $model --streams 2 --lease 1 --threads 1 "$@" >/dev/null 2>>"$work/workers.log" &
+    $TERN batch work $at -m $model --streams 2 --lease 2 --threads 1 "$@" >/dev/null 2>>"$work/workers.log" &
     workers="$workers $!"
     last=$!
 }
@@ -138,7 +139,7 @@ if command -v redis-cli >/dev/null 2>&1; then
     cli XGROUP CREATE 'tern:batch:{poison}:jobs' workers 0
     cli XREADGROUP GROUP workers dead COUNT 1 STREAMS 'tern:batch:{poison}:jobs' '>'
     id=$(redis-cli -s "$work/redis.sock" XPENDING 'tern:batch:{poison}:jobs' workers - + 1 | head -n 1)
-    cli XCLAIM 'tern:batch:{poison}:jobs' workers dead 0 "$id" RETRYCOUNT 5 IDLE 60000
+    cli XCLAIM 'tern:batch:{poison}:jobs' workers dead 0 "$id" RETRYCOUNT 8 IDLE 60000
     run batch work --redis "$url" --name poison -m $model --once --lease 1
     run batch collect --redis "$url" --name poison -o "$work/poison.jsonl"
     grep -q '"custom_id":"poison","response":{"status_code":500.*given up' "$work/poison.jsonl" && pass || fail 'a poisoned request'

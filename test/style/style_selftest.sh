@@ -124,6 +124,7 @@ expect sizes 'the median file has'
 
 printf 'size_t x;\n' >>src/model/model_int.h && expect headers 'src/model/model_int.h: does not compile alone'
 printf '// x\nint y;\n' >src/model/nopragma.h && expect headers 'no #pragma once'
+printf 'TERN_1 {\nglobal:\n    tern_gone;\n};\n' >src/tern.map && expect headers 'src/tern.map must list'
 if command -v c++ >/dev/null 2>&1 || command -v g++ >/dev/null 2>&1 || command -v clang++ >/dev/null 2>&1; then
     printf 'int class(int new);\n' >>include/tern.h && expect headers 'does not compile as C++'
 fi
