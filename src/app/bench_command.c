@@ -16,6 +16,7 @@
 #include "bench_server.h"
 #include "bench_service.h"
 #include "bench_spec.h"
+#include "bench_stats.h"
 
 #define BENCH_REPEATS_MAX 1000
 #define WARM_ANSWER_MAX 8
@@ -191,14 +192,22 @@ static int service_run(const struct command *c, struct bench_opts *o) {
                                     .n_arrival = o->n_prompt,
                                     .n_shared = MIN(SERVICE_SHARED, o->n_prompt),
                                     .n_own = SERVICE_OWN,
+                                    .prompts = o->prompts,
+                                    .n_each = o->n_each,
                                     .repeats = o->repeats < 0 ? 3 : o->repeats,
                                     .seed = (uint64_t)o->seed,
                                     .json = o->json};
     memcpy(so.points, points.points, sizeof so.points);
-    bench_service_engine(&so, &o->model.engine);
+    if (so.repeats > STATS_MAX) return usage_error(c, "--service takes at most %d repeats", STATS_MAX);
+    if (so.prompts) {
+        o->model.engine.n_sessions = so.points[so.n_points - 1];
+        o->model.engine.draft = TERN_DRAFT_AUTO;
+    } else {
+        bench_service_engine(&so, &o->model.engine);
+    }
     struct tern_engine *e = NULL;
     int code = engine_open_told(c, &o->model, &e);
-    if (code == 0) code = bench_service_run(c, &so, e);
+    if (code == 0) code = so.prompts ? bench_streams_run(c, &so, e) : bench_service_run(c, &so, e);
     tern_engine_close(e);
     return code;
 }
@@ -378,7 +387,9 @@ static int bench_main(const struct command *c, int argc, char **argv) {
          "with --peers: stop after so many seconds; the same command goes on"},
         {"--spec", 0, NULL, OPT_FLAG, &o.spec, 0, 0, "drafting instead: answers to prompts, in every mode"},
         {"--prompts", 0, "FILE", OPT_TEXT, &o.prompts, 0, 0,
-         "with --spec: a line {\"category\", \"messages\", \"tools\"} for each prompt"},
+         "with --spec: a line {\"category\", \"messages\", \"tools\"} for each prompt; with --service: drafts on and "
+         "off "
+         "for these prompts instead"},
         {"--modes", 0, "LIST", OPT_TEXT, &o.modes, 0, 0,
          "with --spec: of plain,chain,chain8,tree8,tree16,tree,auto,biased,ngram (default all); with --replay: of "
          "plain,tree4,tree8,tree16,tree46,auto"},

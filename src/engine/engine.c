@@ -185,7 +185,7 @@ static enum tern_status pools_init(struct tern_engine *e, struct tern_err *err) 
     for (int i = e->n_slots - 1; i >= 0; i--) e->free_slots[e->n_free_slots++] = i;
     int n_taps = e->model->hyper.conv_len;
     TRY(step_builder_init(&e->builder, &e->arena, e->window, n_taps, e->n_sessions, err));
-    return step_builder_init(&e->draft.commit, &e->arena, MIN(e->window, TREE_NODES_MAX), n_taps, 1, err);
+    return step_builder_init(&e->draft.commit, &e->arena, MIN(e->window, TREE_NODES_MAX), n_taps, e->n_sessions, err);
 }
 
 static void sizes_init(struct tern_engine *e) {

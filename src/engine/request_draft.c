@@ -68,14 +68,14 @@ void request_draft_marker(struct tern_request *r, struct str bytes) {
 // ------------------------------------------------------------------------------------------------------------ drafting
 
 // Most drafted tokens now. One token left to choose: its row gives it, so nothing is gained.
-static int budget_room(const struct tern_request *r) {
+int request_draft_room(const struct tern_request *r) {
     size_t free_rows = (size_t)r->engine->n_ctx - r->session->len - 1;
     if (r->n_max - (int)r->answer.len < 2) return 0;
     return (int)MIN((size_t)r->draft.max, free_rows);
 }
 
-static enum tern_status tree_propose(struct tern_request *r, enum draft_source source, int budget,
-                                     struct tern_err *err) {
+enum tern_status request_draft_propose(struct tern_request *r, enum draft_source source, int budget,
+                                       struct tern_err *err) {
     struct tern_session *s = r->session;
     struct engine_draft *ed = &r->engine->draft;
     struct request_draft *d = &r->draft;
@@ -84,6 +84,8 @@ static enum tern_status tree_propose(struct tern_request *r, enum draft_source s
                                                [TERN_DRAFT_TREE] = TREE_CONDITIONED,
                                                [TERN_DRAFT_TREE_BIASED] = TREE_BIASED,
                                                [TERN_DRAFT_TREE_FACTORISED] = TREE_FACTORISED};
+    token_tree_init(&d->tree, r->next);
+    if (source == DRAFT_NONE) return TERN_OK;
     if (source == DRAFT_NGRAMS) {
         int32_t tokens[TREE_NODES_MAX];
         int n = ngram_propose(s->draft.ngram, NULL, 0, NGRAM_LEN_MIN, tokens, budget);
@@ -113,7 +115,7 @@ static bool walk_choose(void *arg, const struct token_tree *t, int node, int32_t
     struct request_draft *d = &r->draft;
     int64_t pos = (int64_t)r->session->len + 1 + t->nodes[node].depth;
     *token = -1;
-    d->status = request_choose(r, d->want, node, pos, d->err);
+    d->status = request_choose(r, d->want, d->row + node, pos, d->err); // every row of the step has output
     if (d->status != TERN_OK) return false;
     d->status = request_take(r, &d->ended, &d->finish, &d->stopped, d->err);
     if (d->status != TERN_OK) return false;
@@ -121,39 +123,56 @@ static bool walk_choose(void *arg, const struct token_tree *t, int node, int32_t
     return !d->ended;
 }
 
-static enum tern_status verify_run(struct tern_request *r, int *row, const struct step **step, struct tern_err *err) {
-    struct tern_session *s = r->session;
-    struct step_builder *b = &r->engine->builder;
-    TRY(session_draft_room(s, r->draft.tree.n, err));
-    step_begin(b, plan_pool(r->engine->plan), STEP_KEEP_ROWS);
-    int seq = step_add_seq(b, s->blocks, s->n_blocks, (int32_t)s->len, s->len > 0 ? s->slot : -1, -1);
-    *row = tree_step_add(b, seq, &r->draft.tree);
-    if (r->engine->draft.plan) b->step.ports[PORT_FEATURES] = session_draft_port(s);
-    *step = step_end(b);
-    return plan_run(r->engine->plan, *step, r->draft.want, err);
+// Features of the rows of many sequences lie behind all lanes, in the step's order.
+static int features_row(const struct tern_engine *e, struct tern_request *const *requests, int n) {
+    const struct session_draft *sd = &requests[0]->session->draft;
+    return n == 1 ? sd->lane * e->draft.n_rows + (int)sd->pending : e->draft.n_rows * e->n_sessions;
 }
 
-// The path's rows become the session's.
-static enum tern_status path_commit(struct tern_request *r, int row, const struct step *verify, struct tern_err *err) {
-    struct tern_session *s = r->session;
-    struct engine_draft *ed = &r->engine->draft;
-    const struct accept_path *p = &r->draft.path;
-    step_begin(&ed->commit, plan_pool(r->engine->plan), 0);
-    int seq = step_add_seq(&ed->commit, s->blocks, s->n_blocks, (int32_t)s->len, s->len > 0 ? s->slot : -1, s->slot);
-    path_step_add(&ed->commit, seq, verify, row, p);
-    enum tern_status status = plan_commit(r->engine->plan, step_end(&ed->commit), err);
-    if (status != TERN_OK) {
-        session_fall_back(s);
-        return status;
+static enum tern_status verify_run(struct tern_engine *e, struct tern_request *const *requests, int n, uint32_t want,
+                                   const struct step **step, struct tern_err *err) {
+    struct step_builder *b = &e->builder;
+    for (int i = 0; i < n; i++) TRY(session_draft_room(requests[i]->session, requests[i]->draft.tree.n, err));
+    step_begin(b, plan_pool(e->plan), STEP_KEEP_ROWS);
+    for (int i = 0; i < n; i++) {
+        struct tern_session *s = requests[i]->session;
+        int seq = step_add_seq(b, s->blocks, s->n_blocks, (int32_t)s->len, s->len > 0 ? s->slot : -1, -1);
+        requests[i]->draft.row = tree_step_add(b, seq, &requests[i]->draft.tree);
     }
-    int first = ed->plan ? s->draft.lane * ed->n_rows + (int)s->draft.pending : 0;
+    if (e->draft.plan) b->step.ports[PORT_FEATURES] = plan_draft_features(e->draft.plan, features_row(e, requests, n));
+    *step = step_end(b);
+    return plan_run(e->plan, *step, want, err);
+}
+
+// The path's rows are the session's now, and their features go behind those that it has.
+static enum tern_status path_take(struct tern_request *r, int features, struct tern_err *err) {
+    struct tern_session *s = r->session;
+    const struct engine_draft *ed = &r->engine->draft;
+    const struct accept_path *p = &r->draft.path;
+    int to = ed->plan ? s->draft.lane * ed->n_rows + (int)s->draft.pending : 0;
     for (int i = 0; i < p->n; i++) {
         s->ids[s->len + (size_t)i] = r->draft.tree.nodes[p->nodes[i]].token;
-        if (ed->plan && status == TERN_OK)
-            status = plan_draft_features_copy(ed->plan, first + i, first + p->nodes[i], 1, err);
+        if (ed->plan) TRY(plan_draft_features_copy(ed->plan, to + i, features + r->draft.row + p->nodes[i], 1, err));
     }
     s->len += (size_t)p->n;
     if (ed->plan) s->draft.pending += (size_t)p->n;
+    return TERN_OK;
+}
+
+static enum tern_status paths_commit(struct tern_engine *e, struct tern_request *const *requests, int n,
+                                     const struct step *verify, struct tern_err *err) {
+    struct step_builder *b = &e->draft.commit;
+    int features = e->draft.plan ? features_row(e, requests, n) : 0;
+    step_begin(b, plan_pool(e->plan), 0);
+    for (int i = 0; i < n; i++) {
+        struct tern_session *s = requests[i]->session;
+        const struct request_draft *d = &requests[i]->draft;
+        int seq = step_add_seq(b, s->blocks, s->n_blocks, (int32_t)s->len, s->len > 0 ? s->slot : -1, s->slot);
+        path_step_add(b, seq, verify, d->row, &d->path);
+    }
+    enum tern_status status = plan_commit(e->plan, step_end(b), err);
+    for (int i = 0; i < n && status == TERN_OK; i++) status = path_take(requests[i], features, err);
+    for (int i = 0; i < n && status != TERN_OK; i++) session_fall_back(requests[i]->session);
     return status;
 }
 
@@ -170,57 +189,73 @@ static void depths_count(struct tern_request *r) {
     }
 }
 
-// Under the mutex: from the drafted tree to the session's new state.
-static enum tern_status tree_run(struct tern_request *r, struct tern_err *err) {
-    struct request_draft *d = &r->draft;
-    const struct step *verify = NULL;
-    int row = 0;
-    uint64_t start = clock_ns();
-    size_t before = r->answer.len;
-    d->want = request_output(r);
-    d->ended = d->stopped = false;
-    d->err = err;
-    mem_freeze(true);
-    enum tern_status status = verify_run(r, &row, &verify, err);
-    mem_freeze(false);
-    TRY(status);
-    uint64_t verified = clock_ns();
-    accept_walk(&d->tree, walk_choose, r, &d->path);
-    uint64_t walked = clock_ns();
-    status = d->status;
-    mem_freeze(true);
-    enum tern_status committed = path_commit(r, row, verify, status == TERN_OK ? err : NULL);
-    mem_freeze(false);
-    uint64_t end = clock_ns();
-    d->verify_ns += verified - start + end - walked;
-    d->host_ns += walked - verified;
-    r->usage.n_rounds++;
+static void round_count(struct tern_request *r, size_t answer_before) {
+    const struct request_draft *d = &r->draft;
     r->usage.n_steps++;
+    if (d->tree.n < 2) return;
+    r->usage.n_rounds++;
     r->usage.n_drafted += d->tree.n - 1;
     r->usage.n_accepted += d->path.n - 1;
-    r->usage.n_round_tokens += (int64_t)(r->answer.len - before);
+    r->usage.n_round_tokens += (int64_t)(r->answer.len - answer_before);
     depths_count(r);
-    return status != TERN_OK ? status : committed;
+}
+
+enum tern_status request_trees_run(struct tern_engine *e, struct tern_request *const *requests, int n,
+                                   struct tern_err *err) {
+    const struct step *verify = NULL;
+    uint32_t want = PROG_OUT_ARGMAX;
+    uint64_t start = clock_ns(), walks = 0;
+    for (int i = 0; i < n; i++) {
+        requests[i]->draft.status = TERN_OK;
+        if (request_output(requests[i]) == PROG_OUT_LOGITS) want = PROG_OUT_LOGITS;
+    }
+    mem_freeze(true);
+    enum tern_status status = verify_run(e, requests, n, want, &verify, err);
+    mem_freeze(false);
+    TRY(status);
+    for (int i = 0; i < n; i++) {
+        struct tern_request *r = requests[i];
+        struct request_draft *d = &r->draft;
+        size_t before = r->answer.len;
+        uint64_t at = clock_ns();
+        d->want = want;
+        d->ended = d->stopped = false;
+        accept_walk(&d->tree, walk_choose, r, &d->path);
+        round_count(r, before);
+        walks += clock_ns() - at;
+        d->host_ns += clock_ns() - at;
+    }
+    mem_freeze(true);
+    status = paths_commit(e, requests, n, verify, err);
+    mem_freeze(false);
+    uint64_t ns = clock_ns() - start - walks;
+    for (int i = 0; i < n; i++) requests[i]->draft.verify_ns += ns;
+    return status;
+}
+
+bool request_draft_place(struct tern_request *r, int room, struct draft_place *out) {
+    struct request_draft *d = &r->draft;
+    struct tern_session *s = r->session;
+    if (follows_text(d->mode)) session_ngram_follow(s, r->next);
+    if (d->mode != TERN_DRAFT_AUTO) return false;
+    int match = ngram_match_len(s->draft.ngram);
+    struct draft_lm *lm = r->engine->draft.lm;
+    *out = (struct draft_place){.text = width_text_class(&d->text),
+                                .ctx = (int64_t)s->len,
+                                .behind = lm ? draft_lm_behind(lm, s->draft.lm_lane, s->len) : (int)s->draft.pending,
+                                .budget_max = room,
+                                .model_max = lm ? DRAFT_LM_DEPTHS : 0,
+                                .match = match >= NGRAM_LEN_MIN ? match : 0,
+                                .answer = &d->answer};
+    return true;
 }
 
 // Source and number of drafted tokens of this round; d->round holds what `auto` thought.
 static enum draft_source source_choose(struct tern_request *r, int room, int *budget) {
     struct request_draft *d = &r->draft;
-    struct tern_session *s = r->session;
+    struct draft_place place;
     *budget = room;
-    if (follows_text(d->mode)) session_ngram_follow(s, r->next);
-    if (d->mode == TERN_DRAFT_NGRAM) return DRAFT_NGRAMS;
-    if (d->mode != TERN_DRAFT_AUTO) return DRAFT_MODEL;
-    int match = ngram_match_len(s->draft.ngram);
-    struct draft_lm *lm = r->engine->draft.lm;
-    const struct draft_place place = {.text = width_text_class(&d->text),
-                                      .ctx = (int64_t)s->len,
-                                      .behind =
-                                          lm ? draft_lm_behind(lm, s->draft.lm_lane, s->len) : (int)s->draft.pending,
-                                      .budget_max = room,
-                                      .model_max = lm ? DRAFT_LM_DEPTHS : 0,
-                                      .match = match >= NGRAM_LEN_MIN ? match : 0,
-                                      .answer = &d->answer};
+    if (!request_draft_place(r, room, &place)) return d->mode == TERN_DRAFT_NGRAM ? DRAFT_NGRAMS : DRAFT_MODEL;
     draft_auto_choose(&r->engine->draft.chooser, &place, &d->round);
     *budget = d->round.budget;
     return d->round.source;
@@ -231,9 +266,8 @@ static enum tern_status round_run(struct tern_request *r, bool *ran, struct tern
     int budget = 0;
     uint64_t start = clock_ns();
     mem_freeze(true);
-    enum draft_source source = source_choose(r, budget_room(r), &budget);
-    token_tree_init(&d->tree, r->next);
-    enum tern_status status = source == DRAFT_NONE ? TERN_OK : tree_propose(r, source, budget, err);
+    enum draft_source source = source_choose(r, request_draft_room(r), &budget);
+    enum tern_status status = request_draft_propose(r, source, budget, err);
     mem_freeze(false);
     uint64_t drafted = clock_ns();
     d->draft_ns += drafted - start;
@@ -245,7 +279,9 @@ static enum tern_status round_run(struct tern_request *r, bool *ran, struct tern
         if (d->mode == TERN_DRAFT_AUTO && r->engine->draft.model) d->n_plain_why[d->round.choice.reason]++;
         return TERN_OK;
     }
-    TRY(tree_run(r, err));
+    d->err = err;
+    status = request_trees_run(r->engine, &r, 1, err);
+    TRY(d->status != TERN_OK ? d->status : status);
     if (d->mode == TERN_DRAFT_AUTO)
         draft_auto_learn(&r->engine->draft.chooser, &d->answer, &d->round, d->tree.n - 1, d->ended ? NULL : &d->path,
                          (double)(drafted - start), (double)(clock_ns() - start));
@@ -262,7 +298,7 @@ void request_draft_plain(struct tern_request *r, uint64_t step_ns) {
 enum tern_status request_draft_round(struct tern_request *r, bool *ran, struct tern_err *err) {
     *ran = false;
     r->draft.round = (struct draft_round){.source = DRAFT_NONE, .ctx = (int64_t)r->session->len};
-    if (budget_room(r) < 1) return TERN_OK;
+    if (request_draft_room(r) < 1) return TERN_OK;
     mutex_lock(r->engine->mutex);
     enum tern_status status = round_run(r, ran, err);
     mutex_unlock(r->engine->mutex);

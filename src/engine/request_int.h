@@ -55,8 +55,9 @@ struct request_draft {
     bool ended, stopped;        // the walk met the answer's end, by a stop string
     enum tern_finish finish;    // … and why
     uint32_t want;              // output of the verify step
+    int row;                    // … in which the root has this row
     enum tern_status status;    // of the walk
-    struct tern_err *err;
+    struct tern_err *err;       // … borrowed while it runs
     struct token_tree tree;
     struct accept_path path;
     int64_t n_plain;                               // rounds without drafts
@@ -145,6 +146,16 @@ enum tern_status request_draft_init(struct tern_request *r, const struct tern_re
 enum tern_status request_draft_attach(struct tern_request *r, struct tern_err *err);
 // The prompt has run: the drafter sees it.
 enum tern_status request_draft_prompt(struct tern_request *r, struct tern_err *err);
+// A round of one request alone and of many in one step go the same way. room: most drafted tokens now. place: where it
+// is in its text (false: it was told how to draft). propose: draft.tree, from r->next, of this source.
+// trees_run: one verify step of many trees, of a root each at least, the walks and the commit. The last two under the
+// engine's mutex. Each request's outcome is in its draft: path, ended, status; the result is that of the step.
+int request_draft_room(const struct tern_request *r);
+bool request_draft_place(struct tern_request *r, int room, struct draft_place *out);
+enum tern_status request_draft_propose(struct tern_request *r, enum draft_source source, int budget,
+                                       struct tern_err *err);
+enum tern_status request_trees_run(struct tern_engine *e, struct tern_request *const *requests, int n,
+                                   struct tern_err *err);
 // One round of speculation from r->next, told and taken. *ran false: nothing was drafted, and a plain step is due.
 enum tern_status request_draft_round(struct tern_request *r, bool *ran, struct tern_err *err);
 // A plain step was taken instead, in so much time.

@@ -7,6 +7,7 @@
 //   service_step.c   those at work, together, step by step
 //   service_park.c   a batch job gives up its place
 //   service_state.c  what the prefix cache has of a text, as a named state
+//   service_draft.c  steps in which streams have drafted rows
 //   service_pace.c   how many prompt rows go beside running streams
 //
 // Threads: jobs are submitted, cancelled and freed by any; one thread of the service alone works on requests and
@@ -83,6 +84,15 @@ struct service_pace {
 int service_pace_rows(const struct service_pace *p, int n_streams, int n_max);
 void service_pace_learn(struct service_pace *p, int n_streams, int n_prompt_rows, uint64_t ns);
 
+// Drafts in steps of several streams: what may still be lost to drafting, and the step at hand.
+struct service_draft {
+    double credit; // plain steps that may be lost
+    int n_told;    // streams of the step at hand that were told how to draft
+    struct share_seq seqs[TERN_STREAMS_MAX];
+    float model[TERN_STREAMS_MAX][TREE_NODES_MAX], ngrams[TERN_STREAMS_MAX][TREE_NODES_MAX];
+    struct tern_request *requests[TERN_STREAMS_MAX];
+};
+
 struct tern_service {
     struct tern_engine *engine;
     struct tern_service_options options;
@@ -94,6 +104,7 @@ struct tern_service {
     uint64_t parked_bytes;
     uint64_t step_end_ns; // of the last step
     struct service_pace pace;
+    struct service_draft draft;
     struct prefix_cache *prefix; // NULL: none
     struct prefix_held *held;    // [blocks of a session], while one begins
 
@@ -146,6 +157,13 @@ void service_parked_free(struct tern_service *s, struct tern_job *j);
 void service_running_remove(struct tern_service *s, struct tern_job *j); // with its session, which is free then
 void service_begin(struct tern_service *s);                              // waiting jobs get the free sessions
 void service_step(struct tern_service *s); // one step of those at work; ends the jobs that end
+// What a step did for a job goes to its reader, or it ends.
+void service_took(struct tern_service *s, struct tern_job *j, bool was_prompt, enum tern_status status,
+                  const struct tern_err *err);
+// A step in which streams draft. False: none does, and a plain step is due; learn: what that took, if it had no prompt
+// rows.
+bool service_draft_run(struct tern_service *s);
+void service_draft_plain(struct tern_service *s, int n_streams, uint64_t ns);
 // The end of a job: its last event or its failure.
 void service_end(struct tern_service *s, struct tern_job *j, enum tern_status status, const struct tern_err *err);
 void job_deliver(struct tern_job *j); // events to its reader

@@ -2,7 +2,7 @@
 // begin. Half of the prompt rows go to the prompt that came first, so that it is never overtaken for ever, the rest to
 // the shortest, so that a question of a few words need not wait for a book.
 //
-// Speculation is for a stream that is alone: rounds of one sequence (request_draft.c), no prompt beside it.
+// When no prompt is at work, streams may have drafted rows too (service_draft.c).
 #include "base/base.h"
 #include "service_int.h"
 
@@ -118,8 +118,8 @@ static void counts_add(struct tern_service *s, const struct step_rows *t, uint64
     mutex_unlock(s->mutex);
 }
 
-static void job_took(struct tern_service *s, struct tern_job *j, bool was_prompt, enum tern_status status,
-                     const struct tern_err *err) {
+void service_took(struct tern_service *s, struct tern_job *j, bool was_prompt, enum tern_status status,
+                  const struct tern_err *err) {
     struct tern_request *r = j->request;
     if (status == TERN_OK && was_prompt && r->phase == REQUEST_PROMPT &&
         !event_queue_put_progress(&r->queue, r->usage.n_cached + (int64_t)r->prompt_at, r->usage.n_prompt))
@@ -153,30 +153,10 @@ static void batch_run(struct tern_service *s) {
         if (status[i] == TERN_OK) status[i] = request_rows_take(&t.rows[i], &t.jobs[i]->err);
     }
     counts_add(s, &t, ns);
-    // What it costs to go without drafts is learned where the choice is made: of a stream alone.
+    // What it costs to go without drafts, for those who choose.
     if (t.n == 1 && !was_prompt[0] && status[0] == TERN_OK) request_draft_plain(t.jobs[0]->request, ns);
-    for (int i = 0; i < t.n; i++) job_took(s, t.jobs[i], was_prompt[i], status[i], &t.jobs[i]->err);
-}
-
-// A stream alone may draft. False: a plain step is due.
-static bool alone_run(struct tern_service *s) {
-    struct tern_job *j = s->running[0];
-    struct tern_request *r = j->request;
-    if (s->n_running != 1 || r->phase != REQUEST_ANSWER || r->draft.mode == TERN_DRAFT_OFF) return false;
-    bool ran = false;
-    struct step_rows t = {.jobs = {j}, .n = 1, .n_streams = 1};
-    int64_t before = r->usage.n_drafted;
-    size_t len = j->session->len;
-    uint64_t start = clock_ns();
-    enum tern_status status = request_draft_round(r, &ran, &j->err);
-    if (status == TERN_OK && !ran) return false;
-    mutex_lock(s->engine->mutex);
-    if (status == TERN_OK) service_prefix_store(s, j, (int)(j->session->len - len), -1);
-    mutex_unlock(s->engine->mutex);
-    t.rows[0].n = 1 + (int)(r->usage.n_drafted - before);
-    counts_add(s, &t, clock_ns() - start);
-    job_took(s, j, false, status, &j->err);
-    return true;
+    if (t.n_streams > 1 && t.n_prompt_rows == 0 && ran == TERN_OK) service_draft_plain(s, t.n_streams, ns);
+    for (int i = 0; i < t.n; i++) service_took(s, t.jobs[i], was_prompt[i], status[i], &t.jobs[i]->err);
 }
 
 static void overs_end(struct tern_service *s) {
@@ -191,5 +171,5 @@ static void overs_end(struct tern_service *s) {
 
 void service_step(struct tern_service *s) {
     overs_end(s);
-    if (s->n_running > 0 && !alone_run(s)) batch_run(s);
+    if (s->n_running > 0 && !service_draft_run(s)) batch_run(s);
 }

@@ -52,26 +52,55 @@ static void guess(struct draft_auto *a) {
     draft_auto_costs(a, &c, NULL);
 }
 
-void draft_auto_choose(const struct draft_auto *a, const struct draft_place *at, struct draft_round *out) {
+static void place_set(const struct draft_auto *a, const struct draft_place *at, struct draft_round *out) {
     *out = (struct draft_round){.ctx = at->ctx, .choice = {.gain = 1}, .ngram_choice = {.gain = 1}};
     if (!a->has_costs) return;
     out->in = (struct width_input){.text = at->text,
                                    .ctx = at->ctx,
                                    .pending = MAX(at->behind - PENDING_USUAL, 0),
                                    .budget_max = at->model_max ? MIN(at->budget_max, at->model_max) : at->budget_max};
-    if (a->has_model) out->choice = width_choose(&a->width, &out->in);
     out->asked_ngram = at->match > 0;
-    if (out->asked_ngram) {
+    if (out->asked_ngram)
         out->ngram_in = (struct width_input){.text = match_class(at->match),
                                              .ctx = at->ctx,
                                              .budget_max = at->budget_max,
                                              .lean = at->answer ? width_lean(&at->answer->ngrams) : 1};
-        out->ngram_choice = width_choose(&a->ngram_width, &out->ngram_in);
-    }
+}
+
+void draft_auto_choose(const struct draft_auto *a, const struct draft_place *at, struct draft_round *out) {
+    place_set(a, at, out);
+    if (!a->has_costs) return;
+    if (a->has_model) out->choice = width_choose(&a->width, &out->in);
+    if (out->asked_ngram) out->ngram_choice = width_choose(&a->ngram_width, &out->ngram_in);
     bool model = out->choice.budget > 0, ngram = out->ngram_choice.budget > 0;
     if (ngram && model) ngram = out->ngram_choice.gain > out->choice.gain;
     out->source = ngram ? DRAFT_NGRAMS : model ? DRAFT_MODEL : DRAFT_NONE;
     out->budget = ngram ? out->ngram_choice.budget : model ? out->choice.budget : 0;
+}
+
+bool draft_auto_expect(const struct draft_auto *a, const struct draft_place *at, struct draft_round *out, float *model,
+                       float *ngrams) {
+    place_set(a, at, out);
+    if (!a->has_costs) return false;
+    if (a->has_model)
+        width_expect(&a->width, &out->in, model);
+    else
+        out->in.budget_max = 0;
+    if (out->asked_ngram) width_expect(&a->ngram_width, &out->ngram_in, ngrams);
+    return true;
+}
+
+void draft_auto_learn_shared(struct draft_auto *a, struct draft_answer *answer, const struct draft_round *round,
+                             int n_drafted, const struct accept_path *path) {
+    bool by_model = round->source == DRAFT_MODEL;
+    struct width *w = by_model ? &a->width : &a->ngram_width;
+    struct width_input in = by_model ? round->in : round->ngram_in;
+    float tokens[TREE_NODES_MAX];
+    in.lean = 0;
+    width_expect(w, &in, tokens);
+    const struct width_choice choice = {.budget = n_drafted, .expected = tokens[MIN(n_drafted, TREE_NODES_MAX - 1)]};
+    width_learn(w, &in, n_drafted, path);
+    width_answer_observe(by_model ? &answer->model : &answer->ngrams, &choice, path);
 }
 
 static void costs_refresh(struct draft_auto *a) {
@@ -82,14 +111,32 @@ static void costs_refresh(struct draft_auto *a) {
     width_costs_set(&a->ngram_width, &bare, NULL);
 }
 
+static void plain_guess(struct draft_auto *a, int rows, double cost) {
+    double step = cost / (1 + (double)GUESS_ROW * (rows - 1));
+    a->plain_cost = a->n_plain == 0 ? step : MIN(a->plain_cost, step);
+    if (++a->n_plain >= GUESS_STEPS) guess(a);
+}
+
+void draft_auto_step(struct draft_auto *a, int rows, bool drafted, int64_t ctx, double cost) {
+    if (!(cost > 0)) return;
+    if (!a->has_costs) {
+        if (!drafted && !a->has_model) plain_guess(a, rows, cost);
+        return;
+    }
+    width_times_step(&a->times, rows, ctx, cost);
+    costs_refresh(a);
+}
+
+void draft_auto_draft(struct draft_auto *a, int n_drafted, int64_t ctx, double cost) {
+    if (a->has_costs) width_times_draft(&a->times, n_drafted, ctx, cost);
+}
+
 void draft_auto_learn(struct draft_auto *a, struct draft_answer *answer, const struct draft_round *round, int n_drafted,
                       const struct accept_path *path, double draft_cost, double cost) {
     double step = cost - draft_cost;
     if (!(step > 0)) return;
     if (!a->has_costs) {
-        if (n_drafted > 0) return;
-        a->plain_cost = a->n_plain == 0 ? step : MIN(a->plain_cost, step);
-        if (++a->n_plain >= GUESS_STEPS) guess(a);
+        if (n_drafted == 0) plain_guess(a, 1, step);
         return;
     }
     bool by_model = round->source == DRAFT_MODEL;

@@ -5,6 +5,7 @@
 //   acceptance ..... the verify step of a tree, the walk along the target's choices, the commit step of the path
 //   n-gram drafter . continues the longest suffix of the text that occurred before
 //   width .......... how many drafted tokens pay on this machine and this text; none is always a choice
+//   share .......... the same for many sequences in one step
 //
 // A round of speculation: width_choose → tree_build / ngram_propose → tree_step_add → the unit → accept_walk →
 // path_step_add → the unit → width_observe. Drafts never decide the text: only the sampler's choices on the target's
@@ -407,6 +408,10 @@ struct width_choice width_choose(const struct width *w, const struct width_input
 // After a round: n_drafted nodes were verified (0: plain, path is ignored) and path accepted.
 void width_observe(struct width *w, const struct width_input *in, const struct width_choice *choice, int n_drafted,
                    const struct accept_path *path);
+// For rounds that share a step with other sequences: what a round with 0 … TREE_NODES_MAX - 1 drafted nodes lets expect
+// (lean as in width_choose), and what one taught of acceptance. The credit is the sharer's business.
+void width_expect(const struct width *w, const struct width_input *in, float tokens[TREE_NODES_MAX]);
+void width_learn(struct width *w, const struct width_input *in, int n_drafted, const struct accept_path *path);
 // One answer among its class: accepted tokens, and those that the class let expect. Starts as {0}.
 struct width_answer {
     float got, expected;
@@ -474,6 +479,32 @@ void draft_auto_choose(const struct draft_auto *a, const struct draft_place *at,
 // it says nothing). draft_cost: of its draft, cost: of everything, in the curves' unit.
 void draft_auto_learn(struct draft_auto *a, struct draft_answer *answer, const struct draft_round *round, int n_drafted,
                       const struct accept_path *path, double draft_cost, double cost);
+
+// The same for a step that several sequences share (share_rows). expect: what so many drafted tokens of either source
+// give, [TREE_NODES_MAX] each; out->in.budget_max and out->ngram_in.budget_max are the most of each, 0 where it has
+// none. False: no costs are known yet. learn: of acceptance alone; n_drafted > 0. step: rows of whatever sequences took
+// so long together, drafts not included; draft: one of the model's, with nothing to catch up with.
+bool draft_auto_expect(const struct draft_auto *a, const struct draft_place *at, struct draft_round *out, float *model,
+                       float *ngrams);
+void draft_auto_learn_shared(struct draft_auto *a, struct draft_answer *answer, const struct draft_round *round,
+                             int n_drafted, const struct accept_path *path);
+void draft_auto_step(struct draft_auto *a, int rows, bool drafted, int64_t ctx, double cost);
+void draft_auto_draft(struct draft_auto *a, int n_drafted, int64_t ctx, double cost);
+
+// Rows of one verify step among sequences, by confidence: whatever sequence the next drafted token is of, the one most
+// likely to be accepted comes first, and the step ends where one more would cost more than it brings. With the steps'
+// time they share its loss: it may not take more than SHARE_STRETCH times as long as with no drafts, for those that
+// draft nothing wait too. A pure function of its arguments.
+#define SHARE_STRETCH 1.5f
+struct share_seq {
+    const float *tokens; // [n_max + 1] expected of 0 … n_max drafted tokens; tokens[0] is 1
+    int n_max;
+    float draft, draft_node; // cost of a draft, and of each token of it
+    int n;                   // out: of these, in the step
+};
+// rows: of the step without these drafts, each of them a token; at most rows_max with them. Returns expected tokens per
+// cost over those of the step without (1: nothing pays, all n are 0).
+double share_rows(const struct width_costs *c, int64_t ctx, struct share_seq *seqs, int n_seqs, int rows, int rows_max);
 
 // What kind of text an answer is in, from its bytes so far: fences, line shapes and the share of certain signs in the
 // last few hundred bytes, with some inertia. Cheap (a few ns a byte) and wrong at times: it only picks counters.

@@ -266,16 +266,19 @@ static int probe(const struct width *w, const struct width_stats *s, const struc
     return found;
 }
 
+void width_expect(const struct width *w, const struct width_input *in, float tokens[TREE_NODES_MAX]) {
+    expect_tokens(&w->stats[in->text], tokens);
+    for (int k = 1; k < TREE_NODES_MAX && in->lean > 0; k++)
+        tokens[k] = MIN(1 + in->lean * (tokens[k] - 1), (float)(k + 1));
+}
+
 struct width_choice width_choose(const struct width *w, const struct width_input *in) {
     const struct width_stats *s = &w->stats[in->text];
     struct arms a;
-    float tokens[TREE_NODES_MAX];
+    float tokens[TREE_NODES_MAX], expected[TREE_NODES_MAX];
     arms_set(w, in, &a);
-    expect_tokens(s, tokens);
-    float expected[TREE_NODES_MAX];
-    memcpy(expected, tokens, sizeof expected);
-    for (int k = 1; k < TREE_NODES_MAX && in->lean > 0; k++)
-        tokens[k] = MIN(1 + in->lean * (tokens[k] - 1), (float)(k + 1));
+    expect_tokens(s, expected);
+    width_expect(w, in, tokens);
     double credit = credit_of(w, s, (double)a.cost[0]), rate = 0, rate_free = 0;
     int at = best_arm(&a, tokens, credit, &rate), wanted = best_arm(&a, tokens, (double)INFINITY, &rate_free);
     enum width_reason reason = WIDTH_BEST;
@@ -350,6 +353,14 @@ void width_observe(struct width *w, const struct width_input *in, const struct w
         if (is_probe || !better) s->backoff = MIN(s->backoff + 1, is_probe ? PROBE_BACKOFF : WIDEN_BACKOFF);
         if (is_probe && plain * n_tokens > cost) s->backoff = 0;
     }
+}
+
+void width_learn(struct width *w, const struct width_input *in, int n_drafted, const struct accept_path *path) {
+    struct width_stats *s = &w->stats[in->text];
+    learn(s, MIN(n_drafted, TREE_NODES_MAX - 1), path);
+    s->n_rounds++;
+    s->n_tokens += path->n;
+    w->n_plain = 0;
 }
 
 float width_lean(const struct width_answer *a) { return (a->got + LEAN_TOKENS) / (a->expected + LEAN_TOKENS); }
