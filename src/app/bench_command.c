@@ -28,7 +28,8 @@ struct bench_opts {
     float share;
     int n_prompt, n_answer, depth, repeats, seed, n_each;
     bool skip_loops;
-    int warm; // prompt tokens of the uncounted request; -1: all
+    int turns; // of --server's session; -1: not said
+    int warm;  // prompt tokens of the uncounted request; -1: all
     bool json, spec, no_ceilings;
     bool rows, busy, mask;
     const char *depths, *batch, *service, *server; // lists
@@ -235,7 +236,7 @@ static int server_run(const struct command *c, struct bench_opts *o) {
                                    .n_arrival = o->n_prompt,
                                    .n_shared = SERVICE_SHARED,
                                    .n_own = SERVICE_OWN,
-                                   .n_turns = SERVER_TURNS,
+                                   .n_turns = o->turns < 0 ? SERVER_TURNS : o->turns,
                                    .repeats = o->repeats < 0 ? 3 : o->repeats,
                                    .seed = (uint64_t)o->seed,
                                    .json = o->json};
@@ -305,7 +306,7 @@ static int bench_dispatch(const struct command *c, struct bench_opts *o) {
     struct curve_opts curve;
     if (o->n_prompt < 0) o->n_prompt = o->service || o->server ? SERVICE_ARRIVAL : PROMPT_DEFAULT;
     if (o->server) return server_run(c, o);
-    if (o->beside || o->csv) return usage_error(c, "--beside and --csv go with --server");
+    if (o->beside || o->csv || o->turns >= 0) return usage_error(c, "--beside, --csv and --turns go with --server");
     if (o->service) return service_run(c, o);
     int code = curve_opts_read(c, o, &curve);
     if (code != EXIT_DONE) return code;
@@ -346,7 +347,8 @@ static int bench_dispatch(const struct command *c, struct bench_opts *o) {
 }
 
 static int bench_main(const struct command *c, int argc, char **argv) {
-    struct bench_opts o = {.n_prompt = -1, .n_answer = -1, .repeats = -1, .seed = 1, .share = 0.125f, .warm = -1};
+    struct bench_opts o = {
+        .n_prompt = -1, .n_answer = -1, .repeats = -1, .seed = 1, .share = 0.125f, .warm = -1, .turns = -1};
     model_opts_init(&o.model);
     struct opt model_rows[MODEL_OPTS_N];
     model_opts_table(&o.model, model_rows);
@@ -368,6 +370,8 @@ static int bench_main(const struct command *c, int argc, char **argv) {
         {"--server", 0, "N,N…", OPT_TEXT, &o.server, 0, 0,
          "instead: `tern serve` with so many streams over HTTP, a long prompt that comes, a session with tools"},
         {"--beside", 0, "PATH", OPT_TEXT, &o.beside, 0, 0, "with --server: llama-server's program, measured in turn"},
+        {"--turns", 0, "N", OPT_INT, &o.turns, 0, SERVER_TURNS_MAX,
+         "with --server: turns of the session, of one stream (default 20; 0: none)"},
         {"--csv", 0, "FILE", OPT_TEXT, &o.csv, 0, 0, "with --server: a line for each measurement is added here"},
         {"--busy", 0, NULL, OPT_FLAG, &o.busy, 0, 0, "instead: decode beside another busy process"},
         {"--mask", 0, NULL, OPT_FLAG, &o.mask, 0, 0, "instead: constraints over the model's vocabulary"},

@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "bench_server.h"
 #include "bench_stats.h"
+#include "model/model.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -48,6 +49,7 @@ struct bench {
     double gaps[GAPS_MAX];
     int n_gaps;
     uint64_t random;
+    int n_vocab;
     int32_t *ids;
     double v[2][SERVER_POINTS_MAX][N_SAMPLES][SERVER_ROUNDS_MAX]; // NaN: not measured
 };
@@ -64,7 +66,7 @@ static double gap_at(const struct bench *b, double q) { // sorted
 static void ids_draw(struct bench *b, int from, int n) {
     for (int i = from; i < n; i++) {
         b->random = b->random * 6364136223846793005ull + 1442695040888963407ull;
-        b->ids[i] = 400 + (int32_t)((b->random >> 33) % 20000);
+        b->ids[i] = b->n_vocab / 4 + (int32_t)((b->random >> 33) % (uint64_t)(b->n_vocab / 2));
     }
 }
 
@@ -300,9 +302,13 @@ int bench_server_run(const struct command *c, const struct server_bench_opts *o)
     if (!b || !b->ids) {
         status = err_set(&err, TERN_NO_MEMORY, "no memory for a bench");
     } else {
+        struct model *m = NULL;
         b->o = o;
         b->random = o->seed;
-        status = rounds_run(b, &err);
+        status = model_open(&m, o->model_path, &err);
+        if (status == TERN_OK) b->n_vocab = m->hyper.n_vocab;
+        model_close(m);
+        if (status == TERN_OK) status = rounds_run(b, &err);
         if (status == TERN_OK) results_print(b);
     }
     if (b) mem_free(b->ids);

@@ -12,6 +12,7 @@
 #define SERVER_POINTS_MAX 16
 #define SERVER_STREAMS_MAX 64
 #define SERVER_ROUNDS_MAX 64
+#define SERVER_TURNS_MAX 60
 #define SERVER_ANSWER_MAX (16u << 20) // bytes of an answer
 
 struct server_bench_opts {

@@ -6,7 +6,7 @@
 #include "bench_server.h"
 #include "bench_stats.h"
 
-#define TURNS_MAX 64
+#define TURNS_MAX (SERVER_TURNS_MAX + 2) // with those of the branch
 #define REQUESTS_MAX (4 * TURNS_MAX)
 #define BODY_MAX (4u << 20)
 #define AGAIN_EVERY 5  // every so many-th turn's answer is made anew
@@ -133,7 +133,7 @@ static enum tern_status session_play(struct session *s, int n_turns, struct tern
 enum tern_status server_session_run(struct session_result *out, const struct server_peer *p, int n_turns,
                                     struct tern_err *err) {
     *out = (struct session_result){0};
-    if (n_turns > TURNS_MAX - 2) return err_set(err, TERN_INVALID_ARGUMENT, "at most %d turns", TURNS_MAX - 2);
+    TERN_ASSERT(n_turns <= SERVER_TURNS_MAX);
     struct session *s = mem_calloc(1, sizeof *s);
     if (!s) return err_set(err, TERN_NO_MEMORY, "no memory for a session");
     s->peer = p;
