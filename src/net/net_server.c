@@ -200,10 +200,32 @@ struct header_walk {
     struct net_task *t;
     size_t name_at[NET_HEADERS_MAX], value_at[NET_HEADERS_MAX];
     int n;
+    bool bad; // a name that is no token, a value with control characters
 };
-static enum MHD_Result on_header(void *cls, enum MHD_ValueKind kind, const char *name, const char *value) {
+
+// RFC 9110, 5.6.2. The library takes what stands before the colon as it is, blanks too: "Content-Length : 5" would be a
+// length to one reader and none to the next.
+static bool is_token(const char *s, size_t len) {
+    static const char others[] = "!#$%&'*+-.^_`|~";
+    for (size_t i = 0; i < len; i++) {
+        const char c = s[i];
+        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        if (!plain && (c == 0 || !strchr(others, c))) return false;
+    }
+    return len > 0;
+}
+static bool is_value(const char *s, size_t len) {
+    for (size_t i = 0; i < len; i++)
+        if (((uint8_t)s[i] < 0x20 && s[i] != '\t') || s[i] == 0x7f) return false;
+    return true;
+}
+
+static enum MHD_Result on_header(void *cls, enum MHD_ValueKind kind, const char *name, size_t name_len,
+                                 const char *value, size_t value_len) {
     struct header_walk *w = cls;
     (void)kind;
+    w->bad = w->bad || !name || !is_token(name, name_len) || (value && !is_value(value, value_len));
+    if (w->bad) return MHD_YES;
     if (w->n < NET_HEADERS_MAX) {
         w->name_at[w->n] = w->t->head.len;
         buf_put(&w->t->head, name, strlen(name) + 1);
@@ -230,9 +252,11 @@ static const char *head_copy(struct net_task *t, struct MHD_Connection *wire, co
     size_t method_at = t->head.len;
     buf_put(&t->head, method, strlen(method) + 1);
     struct header_walk w = {.t = t};
-    MHD_get_connection_values(wire, MHD_HEADER_KIND, on_header, &w);
+    MHD_get_connection_values_n(wire, MHD_HEADER_KIND, on_header, &w);
     t->r.path.data = t->head.data; // at its start, whatever came of the rest
     t->r.query.data = t->head.data + t->query_at;
+    *status = 400;
+    if (w.bad) return "a header has a name or a value that no header may have";
     *status = 431;
     if (w.n > NET_HEADERS_MAX || t->head.failed) return "the request has too many or too long headers";
     for (int i = 0; i < w.n; i++)
