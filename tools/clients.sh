@@ -1,6 +1,7 @@
 #!/bin/sh
 # tools/clients.sh TERN: real clients against `TERN serve`: the openai, anthropic, ollama and litellm packages of Python
-# (test/server/clients/), sampled JSON against the jsonschema package, and the chat page in Chromium
+# (test/server/clients/), sampled JSON against the jsonschema package, requests that schemathesis makes from
+# doc/openapi.json, and the chat page in Chromium
 # (tools/check_page.py). The packages are installed into build/clients by name. Ends with "N passed, N failed". What is
 # missing is skipped; with CI=true it is a failure.
 set -u
@@ -14,7 +15,7 @@ missing() {
 }
 command -v python3 >/dev/null 2>&1 || missing 'no python3 here'
 [ -x $venv/bin/python ] || python3 -m venv $venv >/dev/null 2>&1 || missing 'python3 cannot make a venv (Debian: apt install python3-venv)'
-packages='openai anthropic ollama litellm jsonschema'
+packages='openai anthropic ollama litellm jsonschema schemathesis'
 if ! $venv/bin/python -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, sys.argv[1:])))' $packages; then
     $venv/bin/python -m pip install -q --disable-pip-version-check $packages >$venv/install.log 2>&1 ||
         missing "the packages $packages could not be installed: $(tail -n 1 $venv/install.log)"

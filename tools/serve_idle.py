@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""tools/serve_idle.py TERN N: N streams that wait in the queue of `tern serve` beside 16 that run (pico).
+"""tools/serve_idle.py TERN N [ACTIVE]: N streams that wait in the queue of `tern serve` beside 16 that run (pico).
 
-Prints the memory that a waiting stream takes, the threads before and after, and how long /health takes meanwhile.
+Prints the memory that a waiting stream takes, the threads before and after, and how long /health takes meanwhile. Fails
+when a stream is not open, a waiting one takes more than 64 KiB, or /health more than 100 ms in the 99th percentile.
 """
 import json
 import os
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import time
 
-tern, n_idle, n_active = sys.argv[1], int(sys.argv[2]), 16
+tern, n_idle, n_active = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 16
 resource.setrlimit(resource.RLIMIT_NOFILE, (n_idle + 256,) * 2)
 server = subprocess.Popen([tern, "serve", "--port", "0", "--log", "none", "--streams", str(n_active), "--ctx", "2048",
                            "--queue", str(n_idle + 100), "--connections", str(n_idle + 200), "--prefix-ram", "0"],
@@ -71,4 +72,5 @@ print(f"/health: median {took[100]:.2f} ms, 99th percentile {took[197]:.2f} ms, 
 for s in active + idle:
     s.close()
 server.terminate()
-sys.exit(server.wait())
+good = n_open == n_idle + n_active and each <= 64 << 10 and took[197] <= 100
+sys.exit(server.wait() or not good)
