@@ -164,7 +164,7 @@ static void heads(void **state) {
                                         "Bad\tHeader: x\r\n",
                                         "X : y\r\n",
                                         "X\t: y\r\n",
-                                        
+
                                         "noColon\r\n",
 
                                         " X: y\r\n",
