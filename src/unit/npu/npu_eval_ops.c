@@ -40,9 +40,9 @@ static void tile_x(const struct npu_eval *e, const struct product *p, int k, int
             e->k->flush(cols, from, row);
         else
             memcpy(row, from, (size_t)cols * sizeof(float));
-        for (int j = 0; p->step > 0 && j < cols; j++) {
-            float v = nearbyintf(row[j] / p->step) * p->step;
-            row[j] = e->rules->half ? f16_to_f32(f32_to_f16(v)) : v;
+        if (p->step > 0) { // to the nearest of 255 steps: adding 1.5 * 2^23 rounds to whole numbers
+            for (int j = 0; j < cols; j++) row[j] = (row[j] / p->step + 0x1.8p23f - 0x1.8p23f) * p->step;
+            if (e->rules->half) e->k->round(NPU_FIX_HALF, cols, row, row);
         }
         for (int j = cols; j < padded; j++) row[j] = 0;
     }
