@@ -93,7 +93,7 @@ struct serve_opts {
     struct opt_texts api_keys, allow_hosts, allow_origins, aliases;
     int port, n_streams, n_queue, n_jobs_key, n_connections, prompt_rows, body_mib;
     uint64_t prefix_ram, prefix_disk;
-    const char *prefix_dir;
+    const char *prefix_dir, *state_dir;
     struct opt_texts others; // models beside the first, in settings
     float drain_s, idle_s;
     bool open_to_network, check;

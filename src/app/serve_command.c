@@ -38,7 +38,7 @@ static void opts_init(struct serve *s) {
     sample_opts_init(&s->sample);
 }
 
-#define SERVE_OPTS_N 28
+#define SERVE_OPTS_N 29
 static void opts_table(struct serve *s, struct opt table[SERVE_OPTS_N]) {
     struct serve_opts *o = &s->o;
     const struct opt rows[] = {
@@ -62,6 +62,8 @@ static void opts_table(struct serve *s, struct opt table[SERVE_OPTS_N]) {
          "a folder that keeps prompts seen before over a restart"},
         {"--prefix-disk", 0, "BYTES", OPT_U64, &o->prefix_disk, 0, 9e18,
          "bytes in that folder at most (default 4 GiB)"},
+        {"--state-dir", 0, "PATH", OPT_TEXT, &o->state_dir, 0, 0,
+         "a folder (made) for named states: POST /slots/{id}?action=save and restore"},
         {"--api-key", 0, "KEY", OPT_TEXTS, &o->api_keys, 0, 0, "a key that clients must send (may be repeated)"},
         {"--api-key-file", 0, "FILE", OPT_TEXT, &o->api_key_file, 0, 0, "keys, one a line"},
         {"--allow-host", 0, "NAME", OPT_TEXTS, &o->allow_hosts, 0, 0, "a Host name by which this server is reached"},

@@ -44,6 +44,7 @@ void serve_fault_from(struct serve_fault *f, enum tern_status status, const stru
                 {TERN_UNSUPPORTED, 400, "unsupported", 0},
                 {TERN_NOT_FOUND, 404, "not_found", 0},
                 {TERN_LIMIT, 400, "limit_exceeded", 0},
+                {TERN_MISMATCH, 400, "mismatch", 0},
                 {TERN_CONTEXT_FULL, 400, "context_length_exceeded", 0},
                 {TERN_TEMPLATE, 400, "template_refused", 0},
                 {TERN_AGAIN, 503, "queue_full", 1},

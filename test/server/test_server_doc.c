@@ -16,18 +16,24 @@ static const struct {
 
 static struct served server;
 static struct buf document;
+static char states[100];
 
 static int setup(void **state) {
     (void)state;
     buf_init(&document, 1 << 20);
     if (file_read_all(&document, "doc/server.md", NULL) != TERN_OK) return 1;
+    snprintf(states, sizeof states, "/tmp/tern_doc_states_%d", (int)getpid());
     server_start(&server, (const char *const[]){"-m", SCRIPT_MODEL, "--also", TEST_DATA "/hf/lfm2-encoder/model.gguf",
-                                                "--log", "none", NULL});
+                                                "--state-dir", states, "--log", "none", NULL});
     return 0;
 }
 static int teardown(void **state) {
     (void)state;
+    char path[200];
     buf_release(&document);
+    snprintf(path, sizeof path, "%s/all.story.state", states);
+    unlink(path);
+    rmdir(states);
     return server_stop(&server);
 }
 
