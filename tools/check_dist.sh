@@ -18,11 +18,13 @@ bad() {
 work=$root/build/dist-check
 mkdir -p "$work"
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 1767225600)}
-export SOURCE_DATE_EPOCH
+export SOURCE_DATE_EPOCH GIT_CEILING_DIRECTORIES="$work" # no revision: the copies lie in a repository, but are none
+# The files of the tree, as they are now; the folders have no git, so the revision is the same for both.
 for copy in one the_other_one; do
     mkdir -p "$work/$copy"
-    # The files of the tree, as they are now; the folder has no git, so the revision is the same for both.
     tools/list_files.sh . | tar -cf - -T - | tar -xf - -C "$work/$copy"
+done
+for copy in one the_other_one; do
     (cd "$work/$copy" && tools/dist.sh "$@" >"$work/$copy.log" 2>&1) || { tail -n 30 "$work/$copy.log"; exit 1; }
     sleep 1
 done
