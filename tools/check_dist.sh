@@ -2,7 +2,7 @@
 # tools/check_dist.sh [ARCH…]: builds what `make dist` makes twice, from copies of the tree in two folders of different
 # names, and compares the bytes; then uses each thing as its receiver would: the static program alone in a folder and an
 # empty environment, the .deb unpacked, the wheel installed by pip. ARCH: x86_64, aarch64 (both). Exit 77 where a tool
-# is missing. The copies stay in build/dist-check, so that a second run is quick.
+# is missing.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
@@ -16,6 +16,7 @@ bad() {
     status=1
 }
 work=$root/build/dist-check
+rm -rf "$work" # times of files that go back would mislead ninja
 mkdir -p "$work"
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 1767225600)}
 export SOURCE_DATE_EPOCH GIT_CEILING_DIRECTORIES="$work" # no revision: the copies lie in a repository, but are none
