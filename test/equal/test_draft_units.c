@@ -6,10 +6,11 @@
 #include "../unit/engine/engine_fixture.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define DRAFTER TEST_MODELS "/pico-dspark.gguf"
-#define TOKENS 20
+#define TOKENS 16
 #define PROMPTS_MAX 5
 
 static int n_prompts = 2;

@@ -239,6 +239,7 @@ const struct npu_backend_driver npu_coreai_backend = {
     .name = "coreai",
     .title = "Core AI",
     .shares_weights = true,
+    .needs_asset = true,
     .open = backend_open,
     .close = backend_close,
     .compile = compile,

@@ -47,6 +47,7 @@ struct npu_backend_driver {
     const char *name;    // "ort"
     const char *title;   // "ONNX Runtime"
     bool opens_beside;   // may compile while a compiled list runs
+    bool needs_asset;    // programs come from a file that was made before
     bool shares_weights; // a compiled list has no copy of them
     enum tern_status (*open)(struct npu_backend **out, const struct npu_backend_options *o, struct tern_err *err);
     void (*close)(struct npu_backend *b); // after everything that came from it
@@ -74,7 +75,7 @@ static inline const struct npu_compiled_base *npu_compiled_base_of(const struct 
     return (const struct npu_compiled_base *)(const void *)c;
 }
 
-extern const struct npu_backend_driver npu_ort_backend, npu_openvino_backend, npu_coreai_backend;
+extern const struct npu_backend_driver npu_ort_backend, npu_openvino_backend, npu_coreai_backend, npu_apple_backend;
 extern const struct npu_backend_driver *const npu_backends[]; // NULL-terminated
 // TERN_NOT_FOUND lists the names.
 enum tern_status npu_backend_find(const struct npu_backend_driver **out, const char *name, struct tern_err *err);

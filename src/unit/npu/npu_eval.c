@@ -185,6 +185,7 @@ void npu_eval_state_bind(struct npu_eval *e, int state, float *values) {
     e->outside[e->list->states[state].old] = values;
 }
 float *npu_eval_state(struct npu_eval *e, int state) { return e->outside[e->list->states[state].old]; }
+void npu_eval_columns(struct npu_eval *e, int n) { e->columns = n > 0 ? int_round_up(n, 16) : 0; } // whole vectors
 float *npu_eval_at(struct npu_eval *e, int tensor) { return eval_data(e, tensor); }
 
 // ----------------------------------------------------------------------------------------------------------------- run

@@ -17,6 +17,7 @@ struct npu_eval {
     struct npu_place *place; // [n_tensors]
     float **outside;         // [n_tensors] constants as floats (fp16 ones), states; else NULL
     bool *is_view;           // [n_ops] nothing to do: the result lies where its source does
+    int columns;             // of the window that convolutions compute; 0: all
     float *scratch;
     uint64_t scratch_len; // floats
     void *owned;          // scratch of its own, or NULL

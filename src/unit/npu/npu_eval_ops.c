@@ -146,7 +146,10 @@ static void op_conv(struct npu_eval *e, const struct npu_op *op, const struct te
                         .y_stride = cols,
                         .step = act_step(e, op, eval_data(e, op->in[0]), npu_tensor_len(x))};
     team_share(self, w->shape[0], NPU_TILE_ROWS, &begin, &end);
+    if (e->columns > 0) p.cols = MIN(cols, e->columns);
     product_run(e, &p, begin, end);
+    for (int r = begin; r < end && p.cols < cols; r++)
+        memset(p.y + (int64_t)r * cols + p.cols, 0, (size_t)(cols - p.cols) * sizeof(float));
 }
 
 struct rows_arg {

@@ -14,8 +14,8 @@ enum npu_fix { // what happens to a float result before it is stored
     NPU_FIX_ANE,  // and NaN becomes +0, -0 becomes +0
 };
 
-// One tile of sums of products: for r < rows, c < cols (16, 32 or 64): acc[r][c] goes on over w[r][k] * x[k][c], k <
-// depth. With a cliff, a partial sum whose magnitude reaches it becomes infinite.
+// One tile of sums of products: for r < rows, c < cols (a multiple of 16): acc[r][c] goes on over w[r][k] * x[k][c],
+// k < depth. With a cliff, a partial sum whose magnitude reaches it becomes infinite.
 struct npu_tile {
     const float *w; // [rows][w_stride]
     int w_stride;

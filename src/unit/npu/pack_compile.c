@@ -507,6 +507,8 @@ enum tern_status unit_npu_compile(const struct model *m, const struct unit_npu_c
     struct set c = {.m = m, .o = o, .err = err, .pack = {.map = {.fd = -1}}, .rules = npu_rules_find(o->backend)};
     *was_there = false;
     if (!c.rules) TRY(npu_backend_find(&c.driver, o->backend, err));
+    if (c.driver && c.driver->needs_asset && c.driver != &npu_coreai_backend)
+        return err_set(err, TERN_UNSUPPORTED, "%s runs assets of back end coreai: compile for that", c.driver->name);
     enum tern_status status = set_run(&c, was_there);
     lists_free(&c);
     npu_store_free(c.store);

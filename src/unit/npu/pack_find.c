@@ -6,10 +6,7 @@
 #include <stdio.h>
 
 const struct npu_backend_driver *const npu_backends[] = {
-    &npu_ort_backend,
-    &npu_openvino_backend,
-    &npu_coreai_backend,
-    NULL,
+    &npu_ort_backend, &npu_openvino_backend, &npu_coreai_backend, &npu_apple_backend, NULL,
 };
 
 enum tern_status npu_backend_find(const struct npu_backend_driver **out, const char *name, struct tern_err *err) {

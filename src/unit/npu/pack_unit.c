@@ -31,7 +31,7 @@ enum tern_status npu_remote_open(struct unit *u, const char *variant, int n_thre
     memcpy(name, variant, n); // npu_remote_is found it, so it fits
     name[n] = 0;
     TRY(npu_backend_find(&u->remote_driver, name, err));
-    if (u->remote_driver == &npu_coreai_backend && !o.asset)
+    if (u->remote_driver->needs_asset && !o.asset)
         return err_set(
             err, TERN_INVALID_ARGUMENT,
             "npu unit: Core AI runs programs compiled before: TERN_COREAI_ASSET=DIR/model.aimodel names what "

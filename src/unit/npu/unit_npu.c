@@ -228,10 +228,12 @@ static enum tern_status npu_submit(struct unit *u, struct unit_program *p, const
         npu_eval_bind(c.v->eval, u->scratch);
         if (u->remote) TRY(npu_opener_need(u->opener, c.v, err));
         npu_call_fill(&c);
-        if (u->remote)
+        if (u->remote) {
             TRY(npu_remote_run(u, c.v, err));
-        else
+        } else {
+            npu_eval_columns(c.v->eval, s->n_rows);
             npu_eval_run(c.v->eval);
+        }
         npu_call_take(&c);
         if (u->remote) next_ask(u, &c);
     }

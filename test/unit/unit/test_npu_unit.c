@@ -481,7 +481,7 @@ static void test_remote(void **state) {
 
 // The programs of a rig as an asset for Apple's runtime: what the unit asks for by name.
 static bool asset_make(struct asset_folder *f, const struct tiny_shape *shape) {
-    struct model *m = tiny_model_create(shape);
+    struct model *m;
     struct npu_store *store = NULL;
     struct prog *p = NULL;
     struct npu_list *l = NULL;
@@ -492,7 +492,8 @@ static bool asset_make(struct asset_folder *f, const struct tiny_shape *shape) {
                              .window = WINDOW,
                              .n_out_max = -1,
                              .outputs = PROG_OUT_LOGITS | PROG_OUT_ARGMAX};
-    if (!asset_folder_init(f)) return tiny_model_free(m), false;
+    if (!asset_folder_init(f)) return false;
+    m = tiny_model_create(shape);
     must(npu_store_create(&store, m, NPU_FORMAT_I8, &err), &err);
     must(prog_build(&p, m, &spec, &err), &err);
     must(npu_program_list(&l, p, store, NULL, 64, 1, &err), &err);
@@ -511,10 +512,10 @@ static void test_coreai(void **state) {
     (void)state;
     struct asset_folder f;
     struct tiny_shape shape = tiny_lfm2_shape(FORMAT_F32, 3);
-    setenv("TERN_NPU_CTX", "64", 1);
-    if (asset_make(&f, &shape)) {
+    if (asset_make(&f, &shape)) { // else skipped, out of here
         struct rig apple, own;
         int32_t text[TEXT];
+        setenv("TERN_NPU_CTX", "64", 1); // one bucket
         setenv("TERN_COREAI_ASSET", f.asset, 1);
         check_remote("npu:coreai", &shape);
         rig_open(&apple, "npu:coreai", &shape, PROG_CLASS_INT8);
@@ -529,9 +530,9 @@ static void test_coreai(void **state) {
         rig_close(&own);
         rig_close(&apple);
         unsetenv("TERN_COREAI_ASSET");
+        unsetenv("TERN_NPU_CTX");
         asset_folder_remove(&f);
     }
-    unsetenv("TERN_NPU_CTX");
 }
 
 // Qwen3: attention with norms of q and k in every layer, halves rotated, an output of its own or the embedding.
