@@ -19,6 +19,7 @@ static struct bench bench_open(int n_streams, int n_queue_max, int n_jobs_key_ma
     o.draft = TERN_DRAFT_OFF;
     b.e = fixture_engine(&o);
     tern_service_options_default(&so);
+    so.park_ram_max = 0; // the order is that of the queue alone; service_park has its own tests
     so.n_streams = n_streams;
     so.n_queue_max = n_queue_max;
     so.n_jobs_key_max = n_jobs_key_max;
