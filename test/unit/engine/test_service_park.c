@@ -94,7 +94,6 @@ static void run_wait_answer(struct run *r) { // until it has told some text
         run_pull(r, false);
         clock_sleep_ns(200000);
     }
-    assert_false(r->done);
 }
 
 static void run_end(struct run *r) {
@@ -126,7 +125,7 @@ static uint64_t n_parked(const struct bench *b) {
     return info.n_parked;
 }
 
-#define LONG 240
+#define LONG 600
 static void park_once(struct bench *b) {
     const struct tern_request_options batch[2] = {request_make("Once upon a time there was a ", LONG, 0.8f),
                                                   request_make("The lamp in the window ", LONG, 0)};
@@ -134,7 +133,10 @@ static void park_once(struct bench *b) {
     struct run slow[2], fast;
     uint64_t before = n_parked(b);
     for (int i = 0; i < 2; i++) run_begin(&slow[i], b, &batch[i], TERN_PRIORITY_BATCH);
-    for (int i = 0; i < 2; i++) run_wait_answer(&slow[i]);
+    for (int i = 0; i < 2; i++) {
+        run_wait_answer(&slow[i]);
+        assert_false(slow[i].done);
+    }
     for (int k = 0; k < 3; k++) { // one after another: each finds both streams taken
         run_begin(&fast, b, &quick, TERN_PRIORITY_INTERACTIVE);
         run_pull(&fast, true);
