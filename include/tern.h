@@ -121,6 +121,7 @@ struct tern_engine_options {
     // A draft model: a drafter made for this model (DSpark, DFlash), or any smaller model of the same vocabulary, as a
     // GGUF file or a folder. NULL: none.
     const char *draft_path;
+    const char *draft_unit; // where it runs, as `unit`; NULL: on the model's own
     enum tern_draft draft; // what requests do that say nothing; auto with a draft model measures costs at open unless a
                            // profile is kept (tern_engine_calibrate)
     int draft_max;         // drafted tokens of a round at most, 1..TERN_DRAFT_MAX; 0: by the mode

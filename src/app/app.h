@@ -70,7 +70,7 @@ struct model_opts {
 };
 void model_opts_init(struct model_opts *o);
 // Rows for -m, --threads, --ctx, … bound to o. `table` has room for MODEL_OPTS_N rows.
-#define MODEL_OPTS_N 16
+#define MODEL_OPTS_N 17
 void model_opts_table(struct model_opts *o, struct opt table[MODEL_OPTS_N]);
 // After parsing: the texts of the options into o->engine, the built-in model when none is named. 0, or the exit code.
 int model_opts_finish(const struct command *c, struct model_opts *o);

@@ -157,6 +157,7 @@ static int replay_run(const struct command *c, const struct bench_opts *o) {
                                          .n_each = o->n_each,
                                          .seed = o->seed,
                                          .json = o->json};
+    if (o->model.engine.draft_unit) return usage_error(c, "--replay runs all on the cpu: no --draft-unit");
     if (!o->shape && !ro.drafter) return usage_error(c, "--replay wants --shape, or --draft-model");
     return bench_replay_run(c, &ro);
 }

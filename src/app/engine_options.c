@@ -32,6 +32,8 @@ void model_opts_table(struct model_opts *o, struct opt table[MODEL_OPTS_N]) {
         {"--no-pack-cache", 0, NULL, OPT_FLAG, &o->no_pack_cache, 0, 0, "do not keep or use packed weights on disk"},
         {"--draft-model", 0, "PATH", OPT_TEXT, &e->draft_path, 0, 0,
          "draft model: a drafter made for the model (DSpark, DFlash), or a smaller model of its vocabulary"},
+        {"--draft-unit", 0, "NAME", OPT_TEXT, &e->draft_unit, 0, 0,
+         "where the draft model runs (default: where the model does)"},
         {"--draft", 0, "MODE", OPT_TEXT, &o->draft, 0, 0,
          "guess ahead: auto (default: what pays here, which may be nothing), off, chain, tree, ngram"},
         {"--draft-max", 0, "N", OPT_INT, &e->draft_max, 1, TERN_DRAFT_MAX,

@@ -41,8 +41,8 @@ static int program_print(const struct command *c, const struct model *m, const s
 }
 
 // A drafter's programs: the injection takes as many rows as asked for, a block has those it was trained with.
-static int drafter_print(const struct command *c, const struct model *target, const char *path, struct prog_spec *spec,
-                         int ctx) {
+static int drafter_print(const struct command *c, const struct model *target, const char *path, const char *unit,
+                         struct prog_spec *spec, int ctx) {
     struct tern_err err = {0};
     struct model *m;
     if (model_open_drafter(&m, path, target, &err) != TERN_OK) return fail_told(c, &err);
@@ -61,15 +61,18 @@ static int drafter_print(const struct command *c, const struct model *target, co
     }
     if (code == EXIT_DONE) code = program_print(c, m, spec, spec->window, ctx);
     if (code == EXIT_DONE)
+        out_putf("blocks of %d rows propose %d tokens from row %d on; features of %d layers; %s the target's output\n",
+                 d->n_rows, d->n_proposals, d->first_row, d->n_features, unit ? "packs for itself" : "shares");
+    if (code == EXIT_DONE && unit)
         out_putf(
-            "blocks of %d rows propose %d tokens from row %d on; features of %d layers; shares the target's output\n",
-            d->n_rows, d->n_proposals, d->first_row, d->n_features);
+            "on unit %s: %d bytes of features for each position cross from the target's unit through host memory\n",
+            unit, (int)sizeof(float) * d->n_features * d->n_embd_target);
     model_close(m);
     return code;
 }
 
 static int explain_main(const struct command *c, int argc, char **argv) {
-    const char *kind = "whole", *draft_path = NULL, *path = env_get("TERN_MODEL");
+    const char *kind = "whole", *draft_path = NULL, *draft_unit = NULL, *path = env_get("TERN_MODEL");
     int window = 64, begin = 0, end = 0, index = 0, ctx = 512;
     bool logits = false, program = true;
     const struct opt rows[] = {
@@ -78,6 +81,7 @@ static int explain_main(const struct command *c, int argc, char **argv) {
         {"--kind", 0, "KIND", OPT_TEXT, &kind, 0, 0,
          "whole (default), layers, segment, attention, commit, encoder; of --draft-model: inject, draft, markov"},
         {"--draft-model", 0, "PATH", OPT_TEXT, &draft_path, 0, 0, "drafter of the model, for its own kinds"},
+        {"--draft-unit", 0, "NAME", OPT_TEXT, &draft_unit, 0, 0, "the drafter's, when it is not the model's"},
         {"--window", 0, "N", OPT_INT, &window, 1, STEP_WINDOW_MAX, "rows (default 64)"},
         {"--begin", 0, "N", OPT_INT, &begin, 0, MODEL_LAYERS_MAX, "layers: first"},
         {"--end", 0, "N", OPT_INT, &end, 0, MODEL_LAYERS_MAX, "layers: one past the last (default: all)"},
@@ -104,6 +108,7 @@ static int explain_main(const struct command *c, int argc, char **argv) {
     bool of_drafter = spec.kind == PROG_INJECT || spec.kind == PROG_DRAFT || spec.kind == PROG_LINEAR;
     if (of_drafter && !draft_path) return usage_error(c, "--kind %s is a drafter's: --draft-model says which", kind);
     if (!of_drafter && draft_path) return usage_error(c, "--draft-model has kinds of its own: inject, draft, markov");
+    if (draft_unit && !draft_path) return usage_error(c, "--draft-unit goes with --draft-model");
     struct tern_err err = {0};
     struct model *m;
     struct str data = {0};
@@ -121,7 +126,8 @@ static int explain_main(const struct command *c, int argc, char **argv) {
     bool head = spec.kind == PROG_WHOLE || (spec.kind == PROG_LAYERS && spec.layer_end == m->hyper.n_layers) ||
                 (spec.kind == PROG_SEGMENT && spec.index == n_attn); // the last segment
     if (head) spec.outputs = logits ? PROG_OUT_LOGITS : PROG_OUT_ARGMAX;
-    code = of_drafter ? drafter_print(c, m, draft_path, &spec, ctx) : program_print(c, m, &spec, window, ctx);
+    code =
+        of_drafter ? drafter_print(c, m, draft_path, draft_unit, &spec, ctx) : program_print(c, m, &spec, window, ctx);
     model_close(m);
     return code;
 }

@@ -346,6 +346,7 @@ static enum tern_status model_load(struct serve *s, struct serve_model *m, struc
         o.shape = NULL;
         if (o.draft_path) o.draft = TERN_DRAFT_DEFAULT; // made for the first
         o.draft_path = NULL;
+        o.draft_unit = NULL;
     }
     for (;;) {
         bool full;

@@ -39,6 +39,7 @@ static int study_main(const struct command *c, int argc, char **argv) {
         return usage_error(c,
                            "which study? There is: acceptance (what drafts of each kind and size would have gained)");
     if (!model.engine.draft_path) return usage_error(c, "acceptance needs --draft-model");
+    if (model.engine.draft_unit) return usage_error(c, "acceptance runs the drafter on the cpu: no --draft-unit");
     if (o.cycles && !cycles_read(o.cycles, o.cycle_ms))
         return usage_error(c, "--cycles wants three times in ms, as in 31.1,39.8,40.9, not '%s'", o.cycles);
     o.drafter = model.engine.draft_path;

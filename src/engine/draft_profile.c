@@ -23,6 +23,10 @@ static void key_fill(const struct tern_engine *e, struct profile *key) {
     text_copy(key->unit, sizeof key->unit, e->caps.name);
     text_copy(key->isa, sizeof key->isa, e->caps.isa);
     text_copy(key->numerics, sizeof key->numerics, e->numerics_text);
+    size_t n = strlen(key->unit);
+    if (!e->draft.unit_name[0]) return;
+    key->unit[n] = '+'; // "cpu+npu:fp32"; a unit's own name is a word
+    text_copy(key->unit + n + 1, sizeof key->unit - n - 1, e->draft.unit_name);
 }
 
 // False: no cache folder on this system.

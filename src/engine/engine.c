@@ -253,6 +253,7 @@ enum tern_status tern_engine_open(struct tern_engine **out, const struct tern_en
     e->load_ns = clock_ns() - start;
     e->options.model_path = NULL; // the caller's strings end here
     e->options.draft_path = NULL;
+    e->options.draft_unit = NULL;
     e->options.unit = NULL;
     e->options.shape_format = NULL;
     *out = e;

@@ -51,6 +51,9 @@ enum tern_status engine_draft_check(const struct tern_engine_options *o, struct 
     if (needs_model(o->draft) && !o->draft_path)
         return err_set(err, TERN_INVALID_ARGUMENT, "drafting by %s needs a draft model, and none is given",
                        draft_mode_name(o->draft));
+    if (o->draft_unit && !o->draft_path)
+        return err_set(err, TERN_INVALID_ARGUMENT, "a unit for a draft model (%s) is given, and no draft model",
+                       o->draft_unit);
     if (needs_model(o->draft) && window < 2)
         return err_set(err, TERN_INVALID_ARGUMENT, "drafting needs a window of at least 2 rows");
     return TERN_OK;
@@ -59,11 +62,12 @@ enum tern_status engine_draft_check(const struct tern_engine_options *o, struct 
 static void plan_draft_options_fill(const struct tern_engine *e, struct plan_draft_options *o) {
     const struct engine_draft *d = &e->draft;
     *o = (struct plan_draft_options){.drafter = d->model,
-                                     .unit = e->unit,
+                                     .unit = d->unit,
+                                     .target_unit = e->unit,
                                      .weights = d->weights,
                                      .numerics = e->numerics,
                                      .kv_type = e->kv_type,
-                                     .window = e->window,
+                                     .window = d->window,
                                      .n_blocks = d->n_blocks * e->n_sessions,
                                      // one lane each, and a step of several sessions
                                      .n_feature_rows = d->n_rows * e->n_sessions + (e->n_sessions > 1 ? e->window : 0),
@@ -76,15 +80,42 @@ static void note_set(struct tern_engine *e, bool is_plain) {
     struct buf b;
     buf_init(&b, ENGINE_DRAFT_NOTE - 1);
     bool by_text = d->mode == TERN_DRAFT_NGRAM || (d->mode == TERN_DRAFT_AUTO && !d->model);
+    bool elsewhere = !by_text && d->unit_name[0];
     if (!is_plain)
-        buf_putf(&b, "%s: %.80s%s, at most %d tokens a round%s", draft_mode_name(d->mode),
-                 by_text ? "what followed the last words earlier in the text" : d->model->name,
+        buf_putf(&b, "%s: %.80s%s%s%s, at most %d tokens a round%s", draft_mode_name(d->mode),
+                 by_text ? "what followed the last words earlier in the text" : d->model->name, elsewhere ? " on " : "",
+                 elsewhere ? d->unit_name : "",
                  d->mode == TERN_DRAFT_AUTO && d->model ? " and what followed earlier in the text" : "",
                  draft_max_of(e, d->mode, 0), by_text && !d->model ? "; no draft model is given" : "");
     else
         buf_puts(&b, d->mode == TERN_DRAFT_OFF ? "off" : "off: a window of one row checks no drafts");
     if (!b.failed && b.len < sizeof d->note) memcpy(d->note, b.data, b.len + 1);
     buf_release(&b);
+}
+
+// The same name, the same unit: then weights and features are shared.
+static enum tern_status unit_select(struct tern_engine *e, struct tern_err *err) {
+    const struct tern_engine_options *o = &e->options;
+    struct engine_draft *d = &e->draft;
+    struct unit_caps caps;
+    size_t len = o->draft_unit ? strlen(o->draft_unit) : 0;
+    d->unit = e->unit;
+    d->window = e->window;
+    if (!o->draft_unit || strcmp(o->draft_unit, o->unit ? o->unit : "cpu") == 0) return TERN_OK;
+    if (len >= sizeof d->unit_name)
+        return err_set(err, TERN_INVALID_ARGUMENT,
+                       "draft model: a unit's name of %zu characters; at most %zu are possible", len,
+                       sizeof d->unit_name - 1);
+    memcpy(d->unit_name, o->draft_unit, len + 1);
+    struct unit_options uo = {.n_threads = o->n_threads, .pin = true};
+    enum tern_status status = unit_open(&d->unit, o->draft_unit, &uo, err);
+    if (status != TERN_OK) {
+        d->unit = NULL;
+        return err_prefix(err, "draft model");
+    }
+    unit_driver_of(d->unit)->caps(d->unit, &caps);
+    d->window = MIN(e->window, caps.window_max);
+    return TERN_OK;
 }
 
 enum tern_status engine_draft_open(struct tern_engine *e, struct tern_err *err) {
@@ -95,6 +126,7 @@ enum tern_status engine_draft_open(struct tern_engine *e, struct tern_err *err) 
     if (o->draft_path && e->window > 1) {
         TRY(engine_progress(e, "opening the draft model", 0, 1, err));
         TRY(model_open_draft(&d->model, o->draft_path, e->model, err));
+        TRY(unit_select(e, err));
         if (d->model->warning.len) log_warn("%.*s", (int)d->model->warning.len, d->model->warning.data);
         if (!d->model->drafter) TRY(draft_lm_check(e, o->draft_path, err));
         if (d->model->drafter) d->n_blocks = int_div_up(e->n_ctx + d->model->drafter->n_rows, OP_BLOCK);
@@ -112,7 +144,10 @@ bool engine_draft_estimate(const struct tern_engine *e, uint64_t *bytes) {
     if (!e->draft.model) return true;
     if (!e->draft.model->drafter) return draft_lm_bytes_estimate(e, bytes);
     plan_draft_options_fill(e, &o);
+    const struct tensor *in = e->model->embedding, *out = e->model->output;
+    uint64_t borrowed = in->n_bytes + (out != in ? out->n_bytes : 0); // on another unit packed once more
     return plan_draft_bytes_estimate(&o, bytes) && u64_add(*bytes, e->draft.model->n_bytes_file, bytes) &&
+           u64_add(*bytes, e->draft.unit == e->unit ? 0 : borrowed, bytes) &&
            u64_add(*bytes, drafter_bytes(e->draft.model), bytes);
 }
 
@@ -121,12 +156,12 @@ enum tern_status engine_draft_load(struct tern_engine *e, struct tern_err *err) 
     if (!d->model) return TERN_OK;
     if (!d->model->drafter) return draft_lm_load(e, err);
     // The file is small beside the target's: packed anew, so that no second cache entry has to be kept in step.
-    struct weights_options wo = {.numerics = e->numerics, .shared = e->weights};
-    TRY(unit_driver_of(e->unit)->weights_import(e->unit, &d->weights, d->model, &wo, &d->weights_info, err));
+    struct weights_options wo = {.numerics = e->numerics, .shared = d->unit == e->unit ? e->weights : NULL};
+    TRY(unit_driver_of(d->unit)->weights_import(d->unit, &d->weights, d->model, &wo, &d->weights_info, err));
     struct plan_draft_options o;
     plan_draft_options_fill(e, &o);
     TRY(plan_draft_open(&d->plan, &o, err));
-    TRY(drafter_create(&d->drafter, d->model, d->plan, e->window, err));
+    TRY(drafter_create(&d->drafter, d->model, d->plan, d->window, err));
     d->free_lanes = mem_calloc((size_t)e->n_sessions, sizeof *d->free_lanes);
     if (!d->free_lanes) return err_set(err, TERN_NO_MEMORY, "no memory for the drafter's tables");
     for (int i = e->n_sessions - 1; i >= 0; i--) d->free_lanes[d->n_free_lanes++] = i;
@@ -138,7 +173,8 @@ void engine_draft_close(struct tern_engine *e) {
     drafter_free(d->drafter);
     draft_lm_free(d->lm);
     plan_draft_close(d->plan);
-    if (d->weights) unit_driver_of(e->unit)->weights_free(e->unit, d->weights);
+    if (d->weights) unit_driver_of(d->unit)->weights_free(d->unit, d->weights);
+    if (d->unit != e->unit) unit_close(d->unit);
     model_close(d->model);
     mem_free(d->free_lanes);
 }

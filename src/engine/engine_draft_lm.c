@@ -1,5 +1,5 @@
 // A whole smaller model as the engine's draft model: it must be of the target's vocabulary, token by token, since ids
-// are all that the two exchange. It runs on the target's unit, one lane of it for each session.
+// are all that the two exchange, on whatever units they run. One lane of it for each session.
 #include "base/base.h"
 #include "engine_int.h"
 
@@ -39,11 +39,11 @@ enum tern_status draft_lm_check(struct tern_engine *e, const char *path, struct 
 
 static void options_fill(const struct tern_engine *e, struct draft_lm_options *o) {
     *o = (struct draft_lm_options){.model = e->draft.model,
-                                   .unit = e->unit,
+                                   .unit = e->draft.unit,
                                    .weights = e->draft.weights,
                                    .numerics = e->numerics,
                                    .kv_type = e->kv_type,
-                                   .window = e->window,
+                                   .window = e->draft.window,
                                    .n_ctx = e->n_ctx,
                                    .n_lanes = e->n_sessions,
                                    .n_used = e->model->hyper.n_vocab_used};
@@ -59,7 +59,7 @@ enum tern_status draft_lm_load(struct tern_engine *e, struct tern_err *err) {
     struct engine_draft *d = &e->draft;
     struct weights_options wo = {.numerics = e->numerics, .pack_cache = e->options.pack_cache};
     struct draft_lm_options o;
-    TRY(unit_driver_of(e->unit)->weights_import(e->unit, &d->weights, d->model, &wo, &d->weights_info, err));
+    TRY(unit_driver_of(d->unit)->weights_import(d->unit, &d->weights, d->model, &wo, &d->weights_info, err));
     options_fill(e, &o);
     return draft_lm_create(&d->lm, &o, err);
 }

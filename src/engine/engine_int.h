@@ -26,6 +26,7 @@
 #define ENGINE_BYTES_SPARE (64ull << 20) // left to the system when memory is budgeted
 
 #define ENGINE_DRAFT_NOTE 240
+#define ENGINE_UNIT_NAME 40
 // Drafting as the engine sees it: by a drafter made for the target (plan, drafter), by a whole smaller model (lm), or,
 // where all these are NULL, by n-grams alone.
 struct engine_draft {
@@ -33,6 +34,9 @@ struct engine_draft {
     int max;              // of the options
     char note[ENGINE_DRAFT_NOTE];
     struct model *model;
+    struct unit *unit; // where it runs; of its own when it is not the target's: unit_name then says which
+    char unit_name[ENGINE_UNIT_NAME];
+    int window; // rows of its largest injection or step
     struct unit_weights *weights;
     struct weights_info weights_info;
     struct plan_draft *plan;

@@ -70,13 +70,14 @@ bool plan_explain(const struct plan *p, struct buf *out); // which program on wh
 // ------------------------------------------------------------------------------------------------------------ drafter
 //
 // A drafter beside a plan: its programs, its own pool of KV blocks, and rows of the target's features. The features lie
-// in the unit's memory: a run of the plan on the same unit writes them there (PORT_FEATURES), an injection reads them
-// from there.
+// in the memory of the target's unit: a run of the plan writes them there (PORT_FEATURES). An injection reads them from
+// there when the drafter has the same unit; else its rows are read to the host and written to the drafter's unit first.
 
 struct plan_draft;
 struct plan_draft_options {
     const struct model *drafter; // model.h, struct model_drafter
-    struct unit *unit;           // of the target's plan
+    struct unit *unit;
+    struct unit *target_unit; // of the target's plan; NULL: the same
     struct unit_weights *weights;
     enum prog_class numerics;
     enum op_kv_type kv_type;

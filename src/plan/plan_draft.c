@@ -1,8 +1,9 @@
 // A drafter on a unit: three programs (inject, draft, the Markov head's product), the pool of its context and the rows
 // of features between target and drafter.
 //
-// It runs on its target's unit, so features stay where the target's programs wrote them and the drafter borrows the
-// target's packed embedding and output. One window serves injections of every size: exact where the cost follows the
+// On its target's unit features stay where the target's programs wrote them, and the drafter borrows the target's
+// packed embedding and output. On another unit each injection's rows cross through host memory: a few KiB a position,
+// once for each position of the text. One window serves injections of every size: exact where the cost follows the
 // rows, and on a unit that pays for its whole window one payment for each round.
 #include "base/base.h"
 #include "plan/plan.h"
@@ -13,21 +14,26 @@ struct draft_program {
 };
 struct plan_draft {
     const struct model *model;
-    struct unit *unit;
+    struct unit *unit, *target_unit;
     struct unit_caps caps;
     struct state_pool pool;
     struct draft_program inject, draft, markov;
-    struct unit_buffer *features, *logits, *hidden; // hidden: NULL without
-    struct unit_buffer *markov_in, *markov_out;     // NULL without a Markov head
-    float *logits_host, *hidden_host;               // copies, or the unit's own memory
+    struct unit_buffer *features;               // on the target's unit
+    struct unit_buffer *crossed;                // [window] rows of them on the drafter's; NULL: it is the same
+    void *crossing;                             // … on the way
+    struct unit_buffer *logits, *hidden;        // hidden: NULL without
+    struct unit_buffer *markov_in, *markov_out; // NULL without a Markov head
+    float *logits_host, *hidden_host;           // copies, or the unit's own memory
     bool owns_copies;
     uint64_t feature_row_bytes, bytes;
     int n_feature_rows, window;
 };
 
 struct sizes {
-    uint64_t kv, features, logits, hidden, markov_in, markov_out;
+    uint64_t kv, features, crossed, logits, hidden, markov_in, markov_out;
 };
+
+static bool crosses(const struct plan_draft_options *o) { return o->target_unit && o->target_unit != o->unit; }
 
 static bool sizes_get(const struct plan_draft_options *o, const struct state_layout *l, struct sizes *s) {
     const struct model_drafter *d = o->drafter->drafter;
@@ -37,12 +43,13 @@ static bool sizes_get(const struct plan_draft_options *o, const struct state_lay
     s->markov_in = sizeof(float) * (uint64_t)d->markov_rank;
     s->markov_out = d->markov_rank > 0 ? sizeof(float) * (uint64_t)o->drafter->hyper.n_vocab : 0;
     return state_kv_bytes(l, o->n_blocks, &s->kv) && u64_mul(row, (uint64_t)o->n_feature_rows, &s->features) &&
+           u64_mul(row, crosses(o) ? (uint64_t)o->window : 0, &s->crossed) &&
            u64_mul(rows, (uint64_t)o->drafter->hyper.n_vocab, &s->logits) &&
            u64_mul(o->hidden ? rows : 0, (uint64_t)o->drafter->hyper.n_embd, &s->hidden);
 }
 
 static uint64_t sizes_sum(const struct sizes *s) {
-    return s->kv + s->features + s->logits + s->hidden + s->markov_in + s->markov_out;
+    return s->kv + s->features + 2 * s->crossed + s->logits + s->hidden + s->markov_in + s->markov_out;
 }
 
 static struct prog_spec inject_spec(const struct plan_draft_options *o) {
@@ -72,11 +79,16 @@ static enum tern_status compile(struct plan_draft *p, struct draft_program *out,
 static enum tern_status buffers_init(struct plan_draft *p, const struct plan_draft_options *o, struct tern_err *err) {
     const struct unit_driver *d = unit_driver_of(p->unit);
     struct sizes s;
-    if (!sizes_get(o, &p->pool.layout, &s) || s.logits > SIZE_MAX || s.features > SIZE_MAX)
+    if (!sizes_get(o, &p->pool.layout, &s) || s.logits > SIZE_MAX || s.features > SIZE_MAX || s.crossed > SIZE_MAX)
         return err_set(err, TERN_LIMIT, "drafter: a pool of %d blocks does not fit 64 bits", o->n_blocks);
     p->bytes = sizes_sum(&s);
     TRY(d->buffer_alloc(p->unit, &p->pool.kv, s.kv, err));
-    TRY(d->buffer_alloc(p->unit, &p->features, s.features, err));
+    TRY(unit_driver_of(p->target_unit)->buffer_alloc(p->target_unit, &p->features, s.features, err));
+    if (s.crossed > 0) {
+        TRY(d->buffer_alloc(p->unit, &p->crossed, s.crossed, err));
+        p->crossing = mem_alloc((size_t)s.crossed);
+        if (!p->crossing) return err_set(err, TERN_NO_MEMORY, "drafter: no memory for features on their way");
+    }
     TRY(d->buffer_alloc(p->unit, &p->logits, s.logits, err));
     if (s.hidden > 0) TRY(d->buffer_alloc(p->unit, &p->hidden, s.hidden, err));
     if (s.markov_in > 0) TRY(d->buffer_alloc(p->unit, &p->markov_in, s.markov_in, err));
@@ -109,11 +121,16 @@ enum tern_status plan_draft_open(struct plan_draft **out, const struct plan_draf
     enum tern_status status;
     p->model = o->drafter;
     p->unit = o->unit;
+    p->target_unit = o->target_unit ? o->target_unit : o->unit;
     p->window = o->window;
     p->n_feature_rows = o->n_feature_rows;
     p->feature_row_bytes = sizeof(float) * (uint64_t)d->n_features * (uint64_t)d->n_embd_target;
     p->pool.n_blocks = o->n_blocks;
     unit_driver_of(p->unit)->caps(p->unit, &p->caps);
+    if (p->caps.state_tag != STATE_CPU_V1) {
+        status = err_set(err, TERN_UNSUPPORTED, "drafter: unit %s reads another state layout", p->caps.name);
+        goto fail;
+    }
     TRY_GOTO(state_layout_init(&p->pool.layout, o->drafter, o->kv_type, 0, o->drafter->hyper.n_layers, 0, err), fail);
     TRY_GOTO(buffers_init(p, o, err), fail);
     TRY_GOTO(programs_init(p, o, err), fail);
@@ -132,8 +149,10 @@ void plan_draft_close(struct plan_draft *p) {
         d->program_free(p->unit, programs[i]->program);
         prog_free(programs[i]->prog);
     }
-    struct unit_buffer *buffers[] = {p->pool.kv, p->features, p->logits, p->hidden, p->markov_in, p->markov_out};
+    struct unit_buffer *buffers[] = {p->pool.kv, p->crossed, p->logits, p->hidden, p->markov_in, p->markov_out};
     for (size_t i = 0; i < ARRAY_LEN(buffers); i++) d->buffer_free(p->unit, buffers[i]);
+    unit_driver_of(p->target_unit)->buffer_free(p->target_unit, p->features);
+    mem_free(p->crossing);
     if (p->owns_copies) {
         mem_free(p->logits_host);
         mem_free(p->hidden_host);
@@ -175,8 +194,9 @@ enum tern_status plan_draft_features_copy(struct plan_draft *p, int dst_row, int
     if (dst_row == src_row || n == 0) return TERN_OK;
     TERN_ASSERT(dst_row >= 0 && src_row >= 0 && MAX(dst_row, src_row) + n <= p->n_feature_rows);
     struct step_port dst = plan_draft_features(p, dst_row), src = plan_draft_features(p, src_row);
-    return unit_driver_of(p->unit)->buffer_copy(p->unit, dst.buf, dst.offset, src.buf, src.offset,
-                                                p->feature_row_bytes * (uint64_t)n, err);
+    return unit_driver_of(p->target_unit)
+        ->buffer_copy(p->target_unit, dst.buf, dst.offset, src.buf, src.offset, p->feature_row_bytes * (uint64_t)n,
+                      err);
 }
 
 uint64_t plan_draft_feature_row_bytes(const struct plan_draft *p) { return p->feature_row_bytes; }
@@ -184,15 +204,17 @@ uint64_t plan_draft_feature_row_bytes(const struct plan_draft *p) { return p->fe
 enum tern_status plan_draft_features_read(struct plan_draft *p, int row, int n, void *out, struct tern_err *err) {
     TERN_ASSERT(row >= 0 && n >= 0 && row + n <= p->n_feature_rows);
     if (n == 0) return TERN_OK;
-    return unit_driver_of(p->unit)->buffer_read(p->unit, p->features, p->feature_row_bytes * (uint64_t)row, out,
-                                                p->feature_row_bytes * (uint64_t)n, err);
+    return unit_driver_of(p->target_unit)
+        ->buffer_read(p->target_unit, p->features, p->feature_row_bytes * (uint64_t)row, out,
+                      p->feature_row_bytes * (uint64_t)n, err);
 }
 
 enum tern_status plan_draft_features_write(struct plan_draft *p, int row, int n, const void *in, struct tern_err *err) {
     TERN_ASSERT(row >= 0 && n >= 0 && row + n <= p->n_feature_rows);
     if (n == 0) return TERN_OK;
-    return unit_driver_of(p->unit)->buffer_write(p->unit, p->features, p->feature_row_bytes * (uint64_t)row, in,
-                                                 p->feature_row_bytes * (uint64_t)n, err);
+    return unit_driver_of(p->target_unit)
+        ->buffer_write(p->target_unit, p->features, p->feature_row_bytes * (uint64_t)row, in,
+                       p->feature_row_bytes * (uint64_t)n, err);
 }
 
 static enum tern_status submit_and_wait(struct plan_draft *p, struct unit_program *program, const struct step *s,
@@ -207,8 +229,14 @@ static enum tern_status submit_and_wait(struct plan_draft *p, struct unit_progra
 
 enum tern_status plan_draft_inject(struct plan_draft *p, const struct step *s, int feature_row, struct tern_err *err) {
     struct step bound = *s;
-    TERN_ASSERT(feature_row + s->n_rows <= p->n_feature_rows);
+    TERN_ASSERT(feature_row + s->n_rows <= p->n_feature_rows && s->n_rows <= p->window);
     bound.ports[PORT_ROWS_IN] = plan_draft_features(p, feature_row);
+    if (p->crossed) {
+        uint64_t bytes = p->feature_row_bytes * (uint64_t)s->n_rows;
+        TRY(plan_draft_features_read(p, feature_row, s->n_rows, p->crossing, err));
+        TRY(unit_driver_of(p->unit)->buffer_write(p->unit, p->crossed, 0, p->crossing, bytes, err));
+        bound.ports[PORT_ROWS_IN] = (struct step_port){.buf = p->crossed};
+    }
     return submit_and_wait(p, p->inject.program, &bound, "drafter, injection", err);
 }
 
@@ -275,6 +303,11 @@ uint64_t plan_draft_bytes(const struct plan_draft *p) {
 
 bool plan_draft_explain(const struct plan_draft *p, struct buf *out) {
     char text[24];
+    struct unit_caps target;
+    unit_driver_of(p->target_unit)->caps(p->target_unit, &target);
+    if (p->crossed && !buf_putf(out, "features: %llu bytes a position, from unit %s through host memory\n",
+                                (unsigned long long)p->feature_row_bytes, target.name))
+        return false;
     return buf_putf(out,
                     "drafter: %s on unit %s; injections of at most %d rows, blocks of %d rows; %d feature rows, %d "
                     "blocks, %s\n",

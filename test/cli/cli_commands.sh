@@ -131,6 +131,8 @@ for kind in inject draft markov; do
     want_code "explain --kind $kind" 0
     want_in "explain --kind $kind" out 'propose 9 tokens'
 done
+run explain --kind inject --draft-model models/pico-dspark.gguf --draft-unit npu:fp32
+want_in 'explain --draft-unit' out 'cross from the target'
 run explain --kind draft
 want_code 'explain --kind draft alone' 2
 want_in 'explain --kind draft alone' err 'draft-model'
