@@ -13,7 +13,7 @@
 #define DRAFTER TEST_MODELS "/pico-dspark.gguf"
 #define PROMPT_SHORT "[{\"role\": \"user\", \"content\": \"s20\"}]"
 #define PROMPTS 1
-#define TOKENS 24
+#define TOKENS 16
 #define NEAR 0.8 // of the accepted tokens a round on the model's own unit
 
 static const struct {
