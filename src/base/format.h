@@ -42,7 +42,11 @@
     X(Q2_K, 10, 256, 84)      \
     X(Q3_K, 11, 256, 110)     \
     FORMAT_LIST_MLX(X, 4, 16) \
-    FORMAT_LIST_MLX(X, 8, 32)
+    FORMAT_LIST_MLX(X, 8, 32) \
+    FORMAT_LIST_MLX(X, 2, 8)  \
+    FORMAT_LIST_MLX(X, 3, 12) \
+    FORMAT_LIST_MLX(X, 5, 20) \
+    FORMAT_LIST_MLX(X, 6, 24)
 
 enum format {
 #define FORMAT_ENUM(name, gguf, n_block, n_bytes) FORMAT_##name,
@@ -61,7 +65,7 @@ extern const struct format_info format_table[FORMAT_COUNT];
 bool format_from_gguf(uint32_t gguf_type, enum format *out, const char **name);
 bool format_from_name(const char *name, enum format *out); // case-insensitive
 static inline bool format_is_float(enum format f) { return f == FORMAT_F32 || f == FORMAT_F16 || f == FORMAT_BF16; }
-static inline bool format_is_mlx(enum format f) { return f >= FORMAT_MLX4_32_F16 && f <= FORMAT_MLX8_128_F32; }
+static inline bool format_is_mlx(enum format f) { return f >= FORMAT_MLX4_32_F16 && f <= FORMAT_MLX6_128_F32; }
 struct format_mlx {
     int bits, group;
     enum format scales; // F16, BF16 or F32

@@ -30,13 +30,14 @@ bool format_from_gguf(uint32_t gguf_type, enum format *out, const char **name) {
 
 struct format_mlx format_mlx_get(enum format f) {
     static const enum format scales[] = {FORMAT_F16, FORMAT_BF16, FORMAT_F32};
+    static const int bits[] = {4, 8, 2, 3, 5, 6};
     if (!format_is_mlx(f)) TERN_BUG("%s is no format of MLX", format_table[f].name);
     const int i = (int)(f - FORMAT_MLX4_32_F16);
-    return (struct format_mlx){i < 9 ? 4 : 8, format_table[f].n_block, scales[i / 3 % 3], i / 3 % 3 == 2 ? 4 : 2};
+    return (struct format_mlx){bits[i / 9], format_table[f].n_block, scales[i / 3 % 3], i / 3 % 3 == 2 ? 4 : 2};
 }
 
 bool format_from_mlx(int64_t bits, int64_t group, enum format scales, enum format *out) {
-    for (int i = FORMAT_MLX4_32_F16; i <= FORMAT_MLX8_128_F32; i++) {
+    for (int i = FORMAT_MLX4_32_F16; i <= FORMAT_MLX6_128_F32; i++) {
         const struct format_mlx m = format_mlx_get((enum format)i);
         if (m.bits != bits || m.group != group || m.scales != scales) continue;
         *out = (enum format)i;

@@ -3,8 +3,8 @@
 //
 // The three become one matrix in a format of base/format.h; model_tensor_read() puts its blocks together on the way to
 // the unit, so nothing is copied when the file is opened. "quantization" may hold entries for single layers, by name:
-// other bits and groups, or false for "left as it was"; they are honoured. What has no format here (2, 3, 5, 6 bits,
-// other groups, other modes) is refused with the tensor's name.
+// other bits and groups, or false for "left as it was"; they are honoured. What has no format here (other groups, other
+// modes) is refused with the tensor's name.
 #include "base/base.h"
 #include "model/model_int.h"
 
@@ -42,10 +42,11 @@ static enum tern_status part_get(struct model_source *s, struct str base, const 
 static enum tern_status format_get(struct str base, int64_t bits, int64_t group, enum format scales, enum format *out,
                                    struct tern_err *err) {
     if (format_from_mlx(bits, group, scales, out)) return TERN_OK;
-    return err_set(err, TERN_UNSUPPORTED,
-                   "tensor %.*s.weight has codes of %lld bits in groups of %lld; 4 and 8 bits in groups of 32, 64 and "
-                   "128 are supported: convert the model again with --q-bits 4 or 8 and --q-group-size 64",
-                   SHOW(base), (long long)bits, (long long)group);
+    return err_set(
+        err, TERN_UNSUPPORTED,
+        "tensor %.*s.weight has codes of %lld bits in groups of %lld; 2, 3, 4, 5, 6 and 8 bits in groups of 32, 64 "
+        "and 128 are supported: convert the model again with --q-bits 4 or 8 and --q-group-size 64",
+        SHOW(base), (long long)bits, (long long)group);
 }
 
 // Makes one matrix of tensor number i, its scales and biases.
@@ -64,20 +65,19 @@ static enum tern_status codes_join(struct model_source *s, const struct hf_mlx *
     TRY(part_get(s, base, ".scales", t->ne[1], &scales, err));
     TRY(part_get(s, base, ".biases", t->ne[1], &biases, err));
     TRY(format_get(base, bits, group, scales->format, &t->format, err));
-    const int64_t n_words = t->ne[0], per_word = 32 / bits;
+    const int64_t n_words = t->ne[0], n_values = n_words * 32 / bits; // codes of 3, 5 and 6 bits go on in the next word
     if (biases->format != scales->format || biases->ne[0] != scales->ne[0])
         return err_set(err, TERN_BAD_FORMAT, "%.*s.scales and %.*s.biases differ in type or shape", SHOW(base),
                        SHOW(base));
     // Both counts are those of tensors that lie in the file, so the products stay far below 2^63.
-    if (n_words * per_word != scales->ne[0] * group)
+    if (n_words * 32 % bits != 0 || n_values != scales->ne[0] * group)
         return err_set(err, TERN_BAD_FORMAT,
                        "tensor %.*s.weight has rows of %lld values of %lld bits, but scales for %lld groups of %lld",
-                       SHOW(base), (long long)(n_words * per_word), (long long)bits, (long long)scales->ne[0],
-                       (long long)group);
+                       SHOW(base), (long long)n_values, (long long)bits, (long long)scales->ne[0], (long long)group);
     struct tensor_parts *p;
     uint64_t row_bytes;
     TRY(source_alloc(s, &p, 1, sizeof(*p), err));
-    t->ne[0] = n_words * per_word;
+    t->ne[0] = n_values;
     if (!format_row_bytes(t->format, (uint64_t)t->ne[0], &row_bytes)) TERN_BUG("a row of whole groups");
     *p = (struct tensor_parts){.codes = t->data,
                                .scales = scales->data,

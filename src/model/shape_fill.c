@@ -163,8 +163,8 @@ static void filler_init(struct filler *f, const struct shape_fill *p) {
     f->base = mix(p->seed ^ 0x7465726eu);
     f->k = 0;
     if (format_is_mlx(p->format)) {
-        const bool is_4 = format_mlx_get(p->format).bits == 4;
-        scales_make(f, p->std, is_4 ? STD_16 : STD_256, is_4 ? 7.5 : 127.5);
+        const double n_codes = (double)(1 << format_mlx_get(p->format).bits);
+        scales_make(f, p->std, sqrt((n_codes * n_codes - 1) / 12), (n_codes - 1) / 2);
         return;
     }
     switch (p->format) {
@@ -273,7 +273,7 @@ static void fill_q6_k(struct filler *f, uint8_t *out, int64_t n) {
 
 static void fill_mlx(struct filler *f, uint8_t *out, int64_t n, enum format format) {
     const struct format_mlx m = format_mlx_get(format);
-    const int n_words = m.group * m.bits / 64;
+    const int n_bytes = m.group * m.bits / 8;
     for (int64_t i = 0; i < n; i++, out += format_table[format].n_bytes) {
         const unsigned at = (unsigned)(next(f) >> 58);
         const uint16_t pair[2] = {f->d[at], f->m[at]};
@@ -286,7 +286,9 @@ static void fill_mlx(struct filler *f, uint8_t *out, int64_t n, enum format form
                                             : &b,
                    (size_t)m.scale_bytes);
         }
-        put_words(f, out + 2 * m.scale_bytes, n_words);
+        put_words(f, out + 2 * m.scale_bytes, n_bytes / 8);
+        const uint64_t rest = n_bytes % 8 ? next(f) : 0; // 32 values of 3 and of 5 bits: half a word more
+        memcpy(out + 2 * m.scale_bytes + n_bytes / 8 * 8, &rest, (size_t)(n_bytes % 8));
     }
 }
 

@@ -1,5 +1,5 @@
 // The formats of MLX checkpoints (github.com/ml-explore/mlx, mx.quantize): value = scale * code + bias, a scale and a
-// bias per 32, 64 or 128 values, codes of four or eight bits in ascending order from the low end.
+// bias per 32, 64 or 128 values, codes of two to six or eight bits in ascending order from the low end.
 //
 // Dequantised, a value is one fused multiply-add. As integers a group of 64 or 128 is two or four of 32 with the same
 // scale, since activations have a scale per 32 values. Codes of eight bits are taken around 128, so that they fit a
@@ -25,8 +25,17 @@ static float float_put(enum format type, uint8_t *p, float v) {
     return float_at(type, p);
 }
 
+// A code lies in one byte or in two.
 static int code_at(const uint8_t *codes, int i, int bits) {
-    return bits == 8 ? codes[i] : (codes[i / 2] >> (i % 2 * 4)) & 15;
+    const int at = i * bits, low = at % 8;
+    int v = codes[at / 8] >> low;
+    if (low + bits > 8) v |= codes[at / 8 + 1] << (8 - low);
+    return v & ((1 << bits) - 1);
+}
+static void code_put(uint8_t *codes, int i, int bits, int code) {
+    const int at = i * bits, low = at % 8;
+    codes[at / 8] = (uint8_t)(codes[at / 8] | code << low);
+    if (low + bits > 8) codes[at / 8 + 1] = (uint8_t)(codes[at / 8 + 1] | code >> (8 - low));
 }
 
 void mlx_decompose(enum format f, const uint8_t *row, int64_t n, int8_t *q, float *scale, float *min) {
@@ -73,7 +82,6 @@ void mlx_block_encode(enum format f, const float *x, uint8_t *block) {
     memset(codes, 0, (size_t)(m.group * m.bits / 8));
     for (int i = 0; i < m.group; i++) {
         const int code = scale != 0 ? clamp_round((x[i] - bias) / scale, 0, code_max) : 0;
-        const int at = m.bits == 8 ? i : i / 2;
-        codes[at] = (uint8_t)(codes[at] | code << (m.bits == 4 ? i % 2 * 4 : 0));
+        code_put(codes, i, m.bits, code);
     }
 }

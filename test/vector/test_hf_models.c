@@ -124,6 +124,7 @@ MODEL_TESTS(gemma3, "gemma3")
 FOLDER_TEST(gemma3_plain, "gemma3-plain")
 FOLDER_TEST(qwen3moe_mixed, "qwen3moe-mixed")
 FOLDER_TEST(llama_mlx4, "llama-mlx4")
+FOLDER_TEST(llama_mlx3, "llama-mlx3")
 FOLDER_TEST(lfm2_mlx8, "lfm2-mlx8")
 FOLDER_TEST(qwen3_mlx128, "qwen3-mlx128")
 
@@ -140,7 +141,7 @@ int main(void) {
         cmocka_unit_test(test_qwen3moe_mixed_folder), cmocka_unit_test(test_llama_mlx4_folder),
         cmocka_unit_test(test_lfm2_mlx8_folder),      cmocka_unit_test(test_qwen3_mlx128_folder),
         cmocka_unit_test(test_gemma3_folder),         cmocka_unit_test(test_gemma3_gguf),
-        cmocka_unit_test(test_gemma3_plain_folder),
+        cmocka_unit_test(test_gemma3_plain_folder),   cmocka_unit_test(test_llama_mlx3_folder),
     };
     return cmocka_run_group_tests_name("small models against transformers", tests, NULL, NULL);
 }

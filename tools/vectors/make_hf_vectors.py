@@ -79,6 +79,15 @@ MODELS = {
     "lfm2-encoder": dict(  # both directions; tokens are the byte alphabet, so that texts can be given
         kind="lfm2", hf="F16", gguf="F16", layers="caca", hidden=32, heads=2, kv=1, ff=48, vocab=264, taps=3,
         theta=1e6, encoder=True),
+    "llama-mlx3": dict(  # the bits whose codes cross bytes and words, and 2
+        kind="llama", layers="aa", hidden=64, heads=2, kv=1, ff=128, vocab=96, tied=False, theta=10000.0,
+        mlx=dict(bits=3, group_size=32, dtype="float16", layers={
+            "model.embed_tokens": dict(bits=6, group_size=64),
+            "lm_head": dict(bits=5, group_size=32),
+            "model.layers.0.mlp.down_proj": dict(bits=2, group_size=32),
+            "model.layers.1.mlp.down_proj": dict(bits=6, group_size=128),
+            "model.layers.1.mlp.up_proj": dict(bits=5, group_size=64),
+            "model.layers.1.self_attn.o_proj": dict(bits=2, group_size=64)})),
 }
 CLASSES = {"gemma3": Gemma3ForCausalLM, "lfm2": Lfm2ForCausalLM, "lfm2moe": Lfm2MoeForCausalLM, "llama": LlamaForCausalLM,
            "qwen3": Qwen3ForCausalLM, "qwen3moe": Qwen3MoeForCausalLM}

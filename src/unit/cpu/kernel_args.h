@@ -36,6 +36,22 @@ enum cpu_pack {
     CPU_PACK_MLX4_F32, // scales in float, for any group
     CPU_PACK_MLX8_F32,
     CPU_PACK_BF16_PAIRS, // class bf16
+    CPU_PACK_MLX2_32,    // further bits of MLX, for each the three groups and float scales
+    CPU_PACK_MLX2_64,
+    CPU_PACK_MLX2_128,
+    CPU_PACK_MLX2_F32,
+    CPU_PACK_MLX3_32,
+    CPU_PACK_MLX3_64,
+    CPU_PACK_MLX3_128,
+    CPU_PACK_MLX3_F32,
+    CPU_PACK_MLX5_32,
+    CPU_PACK_MLX5_64,
+    CPU_PACK_MLX5_128,
+    CPU_PACK_MLX5_F32,
+    CPU_PACK_MLX6_32,
+    CPU_PACK_MLX6_64,
+    CPU_PACK_MLX6_128,
+    CPU_PACK_MLX6_F32,
     CPU_PACK_COUNT
 };
 

@@ -48,17 +48,22 @@
 #define LINEAR_CACHE_BYTES (640 * 1024)
 
 // What linear_more_<isa>.c compile; linear_int8.inc has the list of the others.
+#define LINEAR_PACKS_MLX(X) \
+    X(MLX4_64, mlx4_64)     \
+    X(MLX8_64, mlx8_64)     \
+    X(MLX2_64, mlx2_64) X(MLX3_64, mlx3_64) X(MLX5_64, mlx5_64) X(MLX6_64, mlx6_64)
 #define LINEAR_PACKS_MORE(X) \
     X(Q5_K, q5_k)            \
-    X(IQ4_NL, iq4_nl) X(IQ4_XS, iq4_xs) X(Q2_K, q2_k) X(Q3_K, q3_k) X(MLX4_64, mlx4_64) X(MLX8_64, mlx8_64)
+    X(IQ4_NL, iq4_nl) X(IQ4_XS, iq4_xs) X(Q2_K, q2_k) X(Q3_K, q3_k) LINEAR_PACKS_MLX(X)
 // Packs that another's tile functions serve, since these take the layout from the job.
-#define LINEAR_ALIASES_MORE(X)     \
-    X(MLX4_32, mlx4_32, MLX4_64)   \
-    X(MLX4_128, mlx4_128, MLX4_64) \
-    X(MLX4_F32, mlx4_f32, MLX4_64) \
-    X(MLX8_32, mlx8_32, MLX8_64)   \
-    X(MLX8_128, mlx8_128, MLX8_64) \
-    X(MLX8_F32, mlx8_f32, MLX8_64)
+#define LINEAR_ALIASES_MLX(X, n)               \
+    X(MLX##n##_32, mlx##n##_32, MLX##n##_64)   \
+    X(MLX##n##_128, mlx##n##_128, MLX##n##_64) \
+    X(MLX##n##_F32, mlx##n##_f32, MLX##n##_64)
+#define LINEAR_ALIASES_MORE(X) \
+    LINEAR_ALIASES_MLX(X, 2)   \
+    LINEAR_ALIASES_MLX(X, 3)   \
+    LINEAR_ALIASES_MLX(X, 4) LINEAR_ALIASES_MLX(X, 5) LINEAR_ALIASES_MLX(X, 6) LINEAR_ALIASES_MLX(X, 8)
 
 // Cuts n rows into n_parts parts whose sizes differ by one at most: where part i begins.
 static inline int part_begin(int n, int n_parts, int i) { return n / n_parts * i + MIN(i, n % n_parts); }

@@ -34,6 +34,22 @@ static const enum format pack_formats[CPU_PACK_COUNT] = {
     [CPU_PACK_MLX4_F32] = FORMAT_MLX4_32_F32,
     [CPU_PACK_MLX8_F32] = FORMAT_MLX8_32_F32,
     [CPU_PACK_BF16_PAIRS] = FORMAT_BF16,
+    [CPU_PACK_MLX2_32] = FORMAT_MLX2_32_F16,
+    [CPU_PACK_MLX2_64] = FORMAT_MLX2_64_F16,
+    [CPU_PACK_MLX2_128] = FORMAT_MLX2_128_F16,
+    [CPU_PACK_MLX2_F32] = FORMAT_MLX2_32_F32,
+    [CPU_PACK_MLX3_32] = FORMAT_MLX3_32_F16,
+    [CPU_PACK_MLX3_64] = FORMAT_MLX3_64_F16,
+    [CPU_PACK_MLX3_128] = FORMAT_MLX3_128_F16,
+    [CPU_PACK_MLX3_F32] = FORMAT_MLX3_32_F32,
+    [CPU_PACK_MLX5_32] = FORMAT_MLX5_32_F16,
+    [CPU_PACK_MLX5_64] = FORMAT_MLX5_64_F16,
+    [CPU_PACK_MLX5_128] = FORMAT_MLX5_128_F16,
+    [CPU_PACK_MLX5_F32] = FORMAT_MLX5_32_F32,
+    [CPU_PACK_MLX6_32] = FORMAT_MLX6_32_F16,
+    [CPU_PACK_MLX6_64] = FORMAT_MLX6_64_F16,
+    [CPU_PACK_MLX6_128] = FORMAT_MLX6_128_F16,
+    [CPU_PACK_MLX6_F32] = FORMAT_MLX6_32_F32,
 };
 
 const char *cpu_pack_name(enum cpu_pack p) { return format_table[pack_formats[p]].name; }
@@ -42,9 +58,10 @@ enum cpu_pack cpu_pack_for(enum format f, enum prog_class numerics) {
     if (numerics == PROG_CLASS_FP32 && !format_is_float(f)) return CPU_PACK_F32;
     if (format_is_mlx(f)) {
         const struct format_mlx m = format_mlx_get(f);
-        if (m.scales == FORMAT_F32) return m.bits == 4 ? CPU_PACK_MLX4_F32 : CPU_PACK_MLX8_F32;
-        const int at = m.group == 32 ? 0 : m.group == 64 ? 1 : 2;
-        return (enum cpu_pack)((m.bits == 4 ? CPU_PACK_MLX4_32 : CPU_PACK_MLX8_32) + at);
+        const enum format scales = m.scales == FORMAT_F32 ? FORMAT_F32 : FORMAT_F16;
+        enum format same; // the format that names the pack
+        if (!format_from_mlx(m.bits, scales == FORMAT_F32 ? 32 : m.group, scales, &same)) TERN_BUG("MLX");
+        f = same;
     }
     if (numerics == PROG_CLASS_BF16 && f == FORMAT_BF16) return CPU_PACK_BF16_PAIRS;
     for (int p = 0; p < CPU_PACK_COUNT; p++) {
@@ -99,17 +116,27 @@ static void nibble_put(uint8_t *body, int q, int at, int v) {
     *p = (uint8_t)(*p | (v & 15) << (q / 4 * 4));
 }
 
+// A pack whose bodies look like this one's.
+static enum cpu_pack body_like(enum cpu_pack p) {
+    switch (pack_mlx_bits(p)) {
+    case 2: return CPU_PACK_Q2_K;
+    case 3: return CPU_PACK_Q3_K;
+    case 4: return CPU_PACK_Q4_1;
+    case 5: return CPU_PACK_Q5_1;
+    case 6: return CPU_PACK_Q6_K;
+    case 8: return CPU_PACK_Q8_0;
+    default: return p;
+    }
+}
+
 // Puts 32 values of output o into a zeroed body.
 static void body_put(enum cpu_pack p, uint8_t *body, int o, const int8_t *values, int offset) {
+    const enum cpu_pack like = body_like(p);
     for (int k = 0; k < 32; k++) {
         const int q = k / 4, at = o * 4 + k % 4, v = values[k] + offset;
-        switch (p) {
+        switch (like) {
         case CPU_PACK_Q4_0:
         case CPU_PACK_Q4_1:
-        case CPU_PACK_MLX4_32:
-        case CPU_PACK_MLX4_64:
-        case CPU_PACK_MLX4_128:
-        case CPU_PACK_MLX4_F32:
         case CPU_PACK_Q4_K: nibble_put(body, q, at, v); break;
         case CPU_PACK_IQ4_NL:
         case CPU_PACK_IQ4_XS: nibble_put(body, q, at, iq4_place(values[k])); break;

@@ -10,12 +10,12 @@
 //   nibbles         4 lines; low nibbles of line j are quad j, high nibbles quad 4 + j
 //   pairs           2 lines; bits 2f, 2f+1 of line j are quad 4j + f
 //   bits            1 line; bit q of a byte belongs to quad q
-//   Q2_K            pairs                                            128 bytes
-//   Q3_K            pairs, bits: the third of each value             192
+//   Q2_K MLX2       pairs                                            128 bytes
+//   Q3_K MLX3       pairs, bits: the third of each value             192
 //   Q4_0 Q4_1 Q4_K MLX4  nibbles                                     256
 //   IQ4_NL IQ4_XS   nibbles, places in op_iq4_values, which kernels look up + 128       256
-//   Q5_0 Q5_1 Q5_K  nibbles, bits: the fifth of each value           320
-//   Q6_K            nibbles, pairs: the upper two of each value      384
+//   Q5_0 Q5_1 Q5_K MLX5  nibbles, bits: the fifth of each value      320
+//   Q6_K MLX6       nibbles, pairs: the upper two of each value      384
 //   Q8_0 I8C        8 lines, quads 0 … 7, stored + 128               512
 //   MLX8            8 lines, quads 0 … 7, the codes as they are      512
 //
@@ -26,8 +26,8 @@
 //   Q2_K             blocks of 256:           | d | dmin | 16 x 16 bytes as in the file | 8 bodies |
 //   Q3_K Q6_K        pairs of blocks of 256:  | d even | d odd | even: 16 x 16 scale bytes, 8 bodies | odd: the same |
 //   IQ4_XS           pairs of blocks of 256:  | d even | d odd | even: 8 x 16 scale bytes, 8 bodies | odd: the same |
-//   MLX4 MLX8        blocks of the group:     | scales | biases | a body per 32 values |
-//   MLX4 MLX8 F32    blocks of 32:            | 16 float scales | 16 float biases | body |
+//   MLX2 … MLX8      blocks of the group:     | scales | biases | a body per 32 values |
+//   MLX2 … MLX8 F32  blocks of 32:            | 16 float scales | 16 float biases | body |
 //   I8C              bodies, then 16 floats: the scales. Rows end inside a body: the rest is zero
 //   F32 F16 BF16     [k][16] elements
 //   BF16_PAIRS       [k / 2][16] pairs of elements, zeros up to a multiple of 32 k
@@ -73,19 +73,39 @@ static inline struct pack_layout pack_layout_get(enum cpu_pack p) {
     case CPU_PACK_MLX4_F32: return (struct pack_layout){32, 256, false, 0, 0, true};
     case CPU_PACK_MLX8_F32: return (struct pack_layout){32, 512, false, 128, 0, true};
     case CPU_PACK_BF16_PAIRS: return (struct pack_layout){2, 64, false, 0, 0, false};
+    case CPU_PACK_MLX2_32: return (struct pack_layout){32, 128, false, 0, 0, false};
+    case CPU_PACK_MLX2_64: return (struct pack_layout){64, 256, false, 0, 0, false};
+    case CPU_PACK_MLX2_128: return (struct pack_layout){128, 512, false, 0, 0, false};
+    case CPU_PACK_MLX2_F32: return (struct pack_layout){32, 128, false, 0, 0, true};
+    case CPU_PACK_MLX3_32: return (struct pack_layout){32, 192, false, 0, 0, false};
+    case CPU_PACK_MLX3_64: return (struct pack_layout){64, 384, false, 0, 0, false};
+    case CPU_PACK_MLX3_128: return (struct pack_layout){128, 768, false, 0, 0, false};
+    case CPU_PACK_MLX3_F32: return (struct pack_layout){32, 192, false, 0, 0, true};
+    case CPU_PACK_MLX5_32: return (struct pack_layout){32, 320, false, 0, 0, false};
+    case CPU_PACK_MLX5_64: return (struct pack_layout){64, 640, false, 0, 0, false};
+    case CPU_PACK_MLX5_128: return (struct pack_layout){128, 1280, false, 0, 0, false};
+    case CPU_PACK_MLX5_F32: return (struct pack_layout){32, 320, false, 0, 0, true};
+    case CPU_PACK_MLX6_32: return (struct pack_layout){32, 384, false, 0, 0, false};
+    case CPU_PACK_MLX6_64: return (struct pack_layout){64, 768, false, 0, 0, false};
+    case CPU_PACK_MLX6_128: return (struct pack_layout){128, 1536, false, 0, 0, false};
+    case CPU_PACK_MLX6_F32: return (struct pack_layout){32, 384, false, 0, 0, true};
     case CPU_PACK_COUNT: break;
     }
     TERN_BUG("pack %d", (int)p);
 }
 // What the kernels do with a pack.
-static inline bool pack_is_mlx4(enum cpu_pack p) {
-    return (p >= CPU_PACK_MLX4_32 && p <= CPU_PACK_MLX4_128) || p == CPU_PACK_MLX4_F32;
+// Bits of an MLX pack's codes; 0: it is none.
+static inline int pack_mlx_bits(enum cpu_pack p) {
+    if (p >= CPU_PACK_MLX6_32) return 6;
+    if (p >= CPU_PACK_MLX5_32) return 5;
+    if (p >= CPU_PACK_MLX3_32) return 3;
+    if (p >= CPU_PACK_MLX2_32) return 2;
+    if ((p >= CPU_PACK_MLX4_32 && p <= CPU_PACK_MLX4_128) || p == CPU_PACK_MLX4_F32) return 4;
+    return (p >= CPU_PACK_MLX8_32 && p <= CPU_PACK_MLX8_128) || p == CPU_PACK_MLX8_F32 ? 8 : 0;
 }
-static inline bool pack_is_mlx8(enum cpu_pack p) {
-    return (p >= CPU_PACK_MLX8_32 && p <= CPU_PACK_MLX8_128) || p == CPU_PACK_MLX8_F32;
-}
+static inline bool pack_is_mlx8(enum cpu_pack p) { return pack_mlx_bits(p) == 8; }
 static inline bool pack_has_min(enum cpu_pack p) {
-    if (pack_is_mlx4(p) || pack_is_mlx8(p)) return true;
+    if (pack_mlx_bits(p)) return true;
     return p == CPU_PACK_Q4_1 || p == CPU_PACK_Q5_1 || p == CPU_PACK_Q4_K || p == CPU_PACK_Q5_K || p == CPU_PACK_Q2_K;
 }
 static inline bool pack_groups16(enum cpu_pack p) { // scales per 16 values, else per 32

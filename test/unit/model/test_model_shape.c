@@ -88,6 +88,21 @@ static double f16_at(const uint8_t *p) { return (double)f16_to_f32(load_u16(p));
 
 static const int iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
+static double mlx_value_at(enum format f, const uint8_t *b, int k) {
+    const struct format_mlx m = format_mlx_get(f);
+    double v[2];
+    for (int j = 0; j < 2; j++) {
+        const uint8_t *p = b + j * m.scale_bytes;
+        v[j] = m.scales == FORMAT_F16    ? f16_at(p)
+               : m.scales == FORMAT_BF16 ? (double)bf16_to_f32(load_u16(p))
+                                         : (double)f32_from_bits(load_u32(p));
+    }
+    const uint8_t *codes = b + 2 * m.scale_bytes;
+    int code = 0;
+    for (int j = 0, at = k * m.bits; j < m.bits; j++, at++) code |= (codes[at / 8] >> at % 8 & 1) << j;
+    return v[0] * code + v[1];
+}
+
 // Value i of a row, read by the published layout of its block.
 static double value_at(enum format f, const uint8_t *row, int64_t n, int64_t i) {
     const uint8_t *b = row + i / format_table[f].n_block * format_table[f].n_bytes;
@@ -144,19 +159,7 @@ static double value_at(enum format f, const uint8_t *row, int64_t n, int64_t i) 
     }
     default: break;
     }
-    if (format_is_mlx(f)) {
-        const struct format_mlx m = format_mlx_get(f);
-        double v[2];
-        for (int j = 0; j < 2; j++) {
-            const uint8_t *p = b + j * m.scale_bytes;
-            v[j] = m.scales == FORMAT_F16    ? f16_at(p)
-                   : m.scales == FORMAT_BF16 ? (double)bf16_to_f32(load_u16(p))
-                                             : (double)f32_from_bits(load_u32(p));
-        }
-        const uint8_t *codes = b + 2 * m.scale_bytes;
-        return v[0] * (m.bits == 8 ? codes[k] : codes[k / 2] >> k % 2 * 4 & 15) + v[1];
-    }
-    return NAN;
+    return format_is_mlx(f) ? mlx_value_at(f, b, k) : NAN;
 }
 
 static void spread(const struct tensor *t, double *mean, double *std) {
