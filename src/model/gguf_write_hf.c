@@ -1,5 +1,5 @@
-// What a Hugging Face folder becomes in GGUF: keys and tensor names as llama.cpp's converters write them for lfm2 and
-// llama. Tensors are found through the architecture's own table of names, so nothing is listed twice.
+// What a Hugging Face folder becomes in GGUF: keys and tensor names as llama.cpp's converters write them for lfm2,
+// llama and qwen3. Tensors are found through the architecture's own table of names, so nothing is listed twice.
 //
 // llama's q and k change the order of their rows (GGUF runs them with interleaved RoPE pairs), Llama-3 frequency
 // scaling becomes the tensor rope_freqs.weight, convolution taps lose their size of one.
@@ -56,13 +56,17 @@ static void hyper_keys(const struct model *m, struct buf *b, uint64_t *n) {
     put_f32_key(b, n, a, "attention.layer_norm_rms_epsilon", h->norm_eps);
     put_f32_key(b, n, a, "rope.freq_base", h->rope_base);
     put_u32_key(b, n, a, "vocab_size", (uint32_t)h->n_vocab);
-    if (h->head_dim * h->n_head != h->n_embd) {
+    if (h->head_dim * h->n_head != h->n_embd || m->arch == &arch_qwen3) {
         put_u32_key(b, n, a, "attention.key_length", (uint32_t)h->head_dim);
         put_u32_key(b, n, a, "attention.value_length", (uint32_t)h->head_dim);
     }
     if (m->arch == &arch_llama) {
         put_u32_key(b, n, a, "attention.head_count_kv", (uint32_t)h->n_head_kv);
         put_u32_key(b, n, a, "rope.dimension_count", (uint32_t)h->head_dim);
+        return;
+    }
+    if (m->arch == &arch_qwen3) {
+        put_u32_key(b, n, a, "attention.head_count_kv", (uint32_t)h->n_head_kv);
         return;
     }
     char name[NAME_BUF];
@@ -163,10 +167,10 @@ static enum tern_status layers_add(struct model_export *x, struct tern_err *err)
 
 enum tern_status gguf_write_hf_tensors(struct model_export *x, struct tern_err *err) {
     const struct model *m = x->model;
-    if (m->arch != &arch_lfm2 && m->arch != &arch_llama)
+    if (m->arch != &arch_lfm2 && m->arch != &arch_llama && m->arch != &arch_qwen3)
         return err_set(err, TERN_UNSUPPORTED,
-                       "a Hugging Face folder of architecture %s cannot be written as GGUF here (lfm2 and llama can); "
-                       "convert it with llama.cpp first",
+                       "a Hugging Face folder of architecture %s cannot be written as GGUF here (lfm2, llama and qwen3 "
+                       "can); convert it with llama.cpp first",
                        m->arch_name);
     float usual = (float)(1.0 / sqrt((double)m->hyper.head_dim)); // YaRN changes it
     if ((m->hyper.rope_factors && m->arch != &arch_llama) || m->hyper.attn_scale != usual)

@@ -111,7 +111,7 @@ static void test_gguf_again(void **state) {
 // The folders have the file that the converter's rules make of them beside them.
 static void test_folder(void **state) {
     (void)state;
-    static const char *const folders[] = {"lfm2-taps3", "lfm2-taps4", "llama-plain", "llama-scaled"};
+    static const char *const folders[] = {"lfm2-taps3", "lfm2-taps4", "llama-plain", "llama-scaled", "qwen3-tied"};
     for (size_t i = 0; i < ARRAY_LEN(folders); i++) {
         char path[512], path_gguf[544];
         snprintf(path, sizeof path, "%s/hf/%s", TEST_DATA, folders[i]);
