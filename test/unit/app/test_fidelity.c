@@ -22,6 +22,7 @@ static int setup(void **state) {
     if (tern_engine_open(&text, &o, &err) != TERN_OK) return -1;
     if (prompt_set_read(&set, TEST_DATA "/pico/prompts.jsonl", &err) != TERN_OK) return -1;
     prompt_set_thin(&set, 1);
+    if (env_get("TERN_TEST_SHORT")) set.n = 2;
     return 0;
 }
 static int teardown(void **state) {
