@@ -71,7 +71,7 @@ build() { # ARCH
     folder=$out/build-$1
     # Words of $cross on purpose.
     # shellcheck disable=SC2086
-    [ -f "$folder/build.ninja" ] || meson setup "$folder" $cross --prefix /usr -Ddist="$libs" -Dhwloc=disabled \
+    [ -f "$folder/build.ninja" ] || meson setup "$folder" $cross --prefix /usr --libdir "lib/$1-linux-gnu" -Ddist="$libs" -Dhwloc=disabled \
         -Dtests=disabled -Dc_args="$include" >"$out/setup-$1.log" 2>&1 ||
         { cat "$out/setup-$1.log"; fail "meson setup for $1"; }
     ninja -C "$folder" >"$out/build-$1.log" 2>&1 || { tail -n 30 "$out/build-$1.log"; fail "build for $1"; }
