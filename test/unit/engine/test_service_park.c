@@ -125,10 +125,10 @@ static uint64_t n_parked(const struct bench *b) {
     return info.n_parked;
 }
 
-#define LONG 600
-static void park_once(struct bench *b) {
-    const struct tern_request_options batch[2] = {request_make("Once upon a time there was a ", LONG, 0.8f),
-                                                  request_make("The lamp in the window ", LONG, 0)};
+// n: tokens of the batch jobs, enough to be at work while three short ones come and go.
+static void park_once(struct bench *b, int n) {
+    const struct tern_request_options batch[2] = {request_make("Once upon a time there was a ", n, 0.8f),
+                                                  request_make("The lamp in the window ", n, 0)};
     const struct tern_request_options quick = request_make("Then the rabbit said: ", 6, 0);
     struct run slow[2], fast;
     uint64_t before = n_parked(b);
@@ -155,14 +155,14 @@ static void park_once(struct bench *b) {
 static void test_parked_and_resumed(void **state) {
     (void)state;
     struct bench b = bench_open(NULL, 64u << 20, 32u << 20); // with a prefix cache
-    park_once(&b);
+    park_once(&b, 400);
     bench_close(&b);
 }
 
 static void test_parked_with_drafter(void **state) {
     (void)state;
     struct bench b = bench_open(DRAFTER, 64u << 20, 0);
-    park_once(&b);
+    park_once(&b, 200);
     bench_close(&b);
 }
 
