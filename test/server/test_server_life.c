@@ -106,7 +106,8 @@ static void many_that_leave(void **state) {
     double left;
     while ((left = metric(&server, "tern_http_requests")) > 2 && clock_ns() < until) clock_sleep_ns(5000000);
     assert_true(left <= 2);
-    assert_true(metric(&server, "tern_resident_bytes") - rss < 16 << 20);
+    double most = getenv("TERN_TEST_SHORT") ? 256 << 20 : 16 << 20; // a sanitizer keeps freed memory back
+    assert_true(metric(&server, "tern_resident_bytes") - rss < most);
     text_is_exact(&server, "s01");
 }
 

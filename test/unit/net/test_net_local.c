@@ -37,7 +37,9 @@ static void later(struct net_request *r, void *arg) {
 static void later_release(struct net_request *r, void *arg) {
     struct world *w = arg;
     (void)r;
+    mutex_lock(w->lock);
     w->releases = true;
+    mutex_unlock(w->lock);
 }
 
 static void on_handle(void *arg, struct net_request *r) {
