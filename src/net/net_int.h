@@ -92,7 +92,8 @@ struct net_server {
     int n_workers;
     struct os_thread *watcher;
     int wake_fds[2]; // a pipe that wakes the watcher
-    bool is_stopping, is_quiet, is_closing;
+    bool is_stopping, is_closing;
+    _Atomic bool is_quiet;         // read by the HTTP library's threads without the lock
     struct net_connection **slots; // [n_slots]; NULL: free
     int n_slots;
     struct net_counts counts;
