@@ -86,7 +86,9 @@ struct net_server {
     int listen_fds[2];
     int port;
     struct os_mutex *lock;
-    struct os_cond *work; // the queue has something, or stopping
+    struct os_cond *work; // the queue has something, or stopping: workers wait
+    struct os_cond
+        *no_task; // the last one ended: net_workers_stop waits, which must not eat a signal meant for a worker
     struct net_task *queue_head, *queue_tail;
     struct os_thread *workers[NET_WORKERS_MAX];
     int n_workers;

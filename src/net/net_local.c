@@ -15,8 +15,10 @@ enum tern_status net_local_open(struct net_server **out, int n_workers, const st
     s->o.stream_max = NET_LOCAL_STREAM_MAX;
     s->lock = mutex_create();
     s->work = cond_create();
-    enum tern_status status =
-        s->lock && s->work ? net_workers_start(s, err) : err_set(err, TERN_NO_MEMORY, "no memory for local requests");
+    s->no_task = cond_create();
+    enum tern_status status = s->lock && s->work && s->no_task
+                                  ? net_workers_start(s, err)
+                                  : err_set(err, TERN_NO_MEMORY, "no memory for local requests");
     if (status != TERN_OK)
         net_local_close(s);
     else
@@ -26,8 +28,9 @@ enum tern_status net_local_open(struct net_server **out, int n_workers, const st
 
 void net_local_close(struct net_server *s) {
     if (!s) return;
-    if (s->lock && s->work) net_workers_stop(s);
+    if (s->lock && s->work && s->no_task) net_workers_stop(s);
     cond_free(s->work);
+    cond_free(s->no_task);
     mutex_free(s->lock);
     mem_free(s);
 }

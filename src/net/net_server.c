@@ -527,10 +527,12 @@ static enum tern_status daemon_start(struct net_server *s, int i, struct tern_er
 static enum tern_status server_begin(struct net_server *s, struct tern_err *err) {
     s->lock = mutex_create();
     s->work = cond_create();
+    s->no_task = cond_create();
     s->slots = mem_calloc((size_t)s->n_slots, sizeof *s->slots);
     s->host = s->o.host ? mem_strdup(s->o.host) : NULL;
     s->unix_path = s->o.unix_path ? mem_strdup(s->o.unix_path) : NULL;
-    if (!s->lock || !s->work || !s->slots || (s->o.host && !s->host) || (s->o.unix_path && !s->unix_path))
+    if (!s->lock || !s->work || !s->no_task || !s->slots || (s->o.host && !s->host) ||
+        (s->o.unix_path && !s->unix_path))
         return err_set(err, TERN_NO_MEMORY, "no memory for a server of %d connections", s->n_slots);
     if (s->host) TRY(listen_tcp(s, err));
     if (s->unix_path) TRY(listen_unix(s, err));
@@ -602,7 +604,7 @@ static void server_cut(struct net_server *s) {
 
 void net_server_close(struct net_server *s) {
     if (!s) return;
-    if (s->lock && s->work && s->slots) {
+    if (s->lock && s->work && s->no_task && s->slots) {
         net_server_quiesce(s);
         server_cut(s);
         net_workers_stop(s);
@@ -616,6 +618,7 @@ void net_server_close(struct net_server *s) {
     mem_free(s->host);
     mem_free(s->unix_path);
     cond_free(s->work);
+    cond_free(s->no_task);
     mutex_free(s->lock);
     mem_free(s);
 }

@@ -78,7 +78,7 @@ static void worker_main(void *arg) {
         mutex_lock(s->lock);
         t->run_state = NET_RUN_OVER;
         s->n_tasks--;
-        cond_broadcast(s->work); // net_workers_stop waits for the last task
+        if (s->n_tasks == 0) cond_signal(s->no_task);
         mutex_unlock(s->lock);
         net_task_unref(t);
         mutex_lock(s->lock);
@@ -96,7 +96,7 @@ enum tern_status net_workers_start(struct net_server *s, struct tern_err *err) {
 
 void net_workers_stop(struct net_server *s) {
     mutex_lock(s->lock);
-    while (s->n_workers > 0 && s->n_tasks > 0) cond_wait(s->work, s->lock);
+    while (s->n_workers > 0 && s->n_tasks > 0) cond_wait(s->no_task, s->lock);
     s->is_stopping = true;
     cond_broadcast(s->work);
     mutex_unlock(s->lock);

@@ -123,6 +123,33 @@ static void test_answers(void **state) {
     world_release(&w);
 }
 
+static void poke(void *arg) {
+    struct place *p = arg;
+    net_request_poke(p->r);
+}
+
+// Closing waits for requests that another thread still has to poke, and never takes a worker's wake-up for its own.
+static void test_close_waits(void **state) {
+    (void)state;
+    static struct world w;
+    for (int i = 0; i < 500; i++) {
+        struct net_server *s = server_open(&w, 2);
+        struct tern_err err = {0};
+        struct place *p = &w.places[0];
+        assert_int_equal(net_local_request(s, "POST", "/late", STR("x"), p, &err), TERN_OK);
+        mutex_lock(w.lock);
+        while (!p->r) cond_wait(w.changed, w.lock);
+        mutex_unlock(w.lock);
+        struct os_thread *t;
+        assert_int_equal(os_thread_create(&t, poke, p, &err), TERN_OK);
+        net_local_close(s);
+        os_thread_join(t);
+        assert_int_equal(p->n_ends, 1);
+        assert_int_equal(p->status, 201);
+        world_release(&w);
+    }
+}
+
 static void test_bounds(void **state) {
     (void)state;
     static struct world w;
@@ -139,6 +166,7 @@ static void test_bounds(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_answers), cmocka_unit_test(test_bounds)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_answers), cmocka_unit_test(test_close_waits),
+                                       cmocka_unit_test(test_bounds)};
     return cmocka_run_group_tests_name("net_local", tests, NULL, NULL);
 }
