@@ -9,7 +9,7 @@
 #   tsan    build/tsan        ThreadSanitizer
 #   fault   build/            only the fault suite
 #   drafts  build/            100 prompts in every kind of draft, budget, thread count and state: the same tokens. An hour
-#                             or more; build/draft-matrix.txt has what is done, so a stopped run goes on from there
+#                             of two processors; build/draft-matrix.txt has what is done, so a stopped run goes on from there
 #   cross   build/aarch64     aarch64, all tests under qemu (hours)
 #   arm     build/aarch64     of these the operations, the kernels and the equality of bits
 #   dist    build/dist*       what `make dist` makes: built twice, equal bytes; installed and run (long)
@@ -132,7 +132,8 @@ tier_fault() { build 'fault' build && tests 'fault' build --suite fault; }
 tier_drafts() {
     build 'drafts' build || return
     one 'drafts: every rule set of the npu unit' env TERN_UNVALIDATED=1 build/test/test_draft_units all
-    one 'drafts: 100 prompts, every combination' build/test/test_draft_matrix whole build/draft-matrix.txt
+    one 'drafts: 100 prompts, every combination' \
+        build/test/test_draft_matrix whole build/draft-matrix.txt "$(getconf _NPROCESSORS_ONLN)"
 }
 tier_san() { sanitizer 'address and undefined' build/san address,undefined; }
 tier_tsan() { sanitizer 'thread' build/tsan thread; }

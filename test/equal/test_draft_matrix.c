@@ -1,17 +1,24 @@
 // Speculation changes the time, never the text, in any combination: a pairwise covering array over prompt, kind of
 // draft, budget, drafter, threads, cache type, window, where the state comes from, how tokens are chosen, and whether
 // another answer is being made meanwhile. Each row is compared with plain decoding by one thread in an engine without a
-// drafter. With two arguments, `whole FILE`: all 100 prompts to their end, greedy, in every kind, budget, thread count
-// and state, by SHA-256 of the token ids; what is done stands in FILE, so that a stopped run goes on from there.
+// drafter. With arguments, `whole FILE [WORKERS]`: all 100 prompts to their end, greedy, in every kind, budget, thread
+// count and state, by SHA-256 of the token ids. What is done stands in FILE, so that a stopped run goes on from there;
+// 0 workers only say what is missing. Each has processors of its own: members of a team are pinned.
+#define _GNU_SOURCE 1 // sched_setaffinity
 #include "../common/drafter_folder.h"
 #include "../common/prompt_file.h"
 #include "../common/tiny_drafter_folder.h"
 #include "../common/token_rule.h"
 #include "../unit/engine/engine_fixture.h"
 
+#ifdef __linux__
+#include <sched.h>
+#endif
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define DRAFTER TEST_MODELS "/pico-dspark.gguf"
 #define TOKENS 32
@@ -27,6 +34,7 @@
 #define PROMPT_EVERY 8
 #define ROWS_MAX 256
 #define WHOLE_TOKENS 160
+#define COMBINATIONS_MAX 128 // of one thread count; an index is a byte
 // Of the ids of the 100 answers, 160 tokens at most, int8 class: the bits of the class are the same everywhere.
 #define WHOLE_SHA "e8f00211"
 
@@ -418,41 +426,112 @@ static bool is_done(const char *path, const char *name) {
     return found;
 }
 
-static int whole_run(const char *path) {
-    char name[64], digest[65];
-    double mean;
+struct combination {
+    int kind, budget, threads; // kind -1: plain
+    bool reuse;
+    char name[64]; // as it stands in the file
+};
+
+static enum tern_draft combination_draft(const struct combination *c) {
+    return c->kind < 0 ? TERN_DRAFT_OFF : kinds[c->kind].draft;
+}
+
+// Those of a thread count that are not in the file, the slow ones first: the last ones end together.
+static int combinations_missing(struct combination out[COMBINATIONS_MAX], const char *path, int threads) {
+    int n = 0;
+    for (int reuse = 1; reuse >= 0; reuse--)
+        for (int b = (int)ARRAY_LEN(budgets) - 1; b >= 0; b--)
+            for (int kind = b == 0 ? -1 : 0; kind < (int)ARRAY_LEN(kinds); kind++) {
+                struct combination *c = &out[n];
+                *c = (struct combination){kind, kind < 0 ? 0 : budgets[b], threads, reuse != 0, {0}};
+                snprintf(c->name, sizeof c->name, "%s of %d, %d threads, %s:", kind < 0 ? "plain" : kinds[kind].name,
+                         c->budget, threads, reuse ? "again" : "cold");
+                n += !is_done(path, c->name);
+            }
+    return n;
+}
+
+// Processors index * n to index * n + n - 1 of those that this process may use, where the system can tell.
+static void processors_take(int index, int n) {
+#ifdef __linux__
+    cpu_set_t all, own;
+    int seen = 0;
+    CPU_ZERO(&own);
+    if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &all) && seen++ / n == index) CPU_SET(cpu, &own);
+    if (CPU_COUNT(&own) == n) sched_setaffinity(0, sizeof own, &own);
+#else
+    (void)index, (void)n;
+#endif
+}
+
+// Takes indices from the queue, a byte each, until it is empty. Returns how many had other tokens.
+static int worker_run(const struct combination *list, int queue, const char *path, int threads) {
+    struct tern_engine_options o = fixture_options(PICO_MODEL);
+    uint8_t next;
     int n_wrong = 0;
-    FILE *out;
+    o.draft_path = DRAFTER;
+    o.n_threads = threads;
+    struct tern_engine *e = fixture_engine(&o);
+    while (read(queue, &next, 1) == 1) {
+        const struct combination *c = &list[next];
+        char digest[65];
+        double mean;
+        combination_run(e, combination_draft(c), c->budget, c->reuse, digest, &mean);
+        bool same = strncmp(digest, WHOLE_SHA, strlen(WHOLE_SHA)) == 0;
+        n_wrong += !same;
+        printf("%-44s %.16s %.2f tokens a round%s\n", c->name, digest, mean, same ? "" : "  OTHER TOKENS");
+        fflush(stdout);
+        if (!same) continue;
+        FILE *out = fopen(path, "a");
+        if (!out) fail_msg("%s cannot be written", path);
+        fprintf(out, "%s %s %.3f\n", c->name, digest, mean); // one write at the end of the file: workers share it
+        fclose(out);
+    }
+    tern_engine_close(e);
+    return n_wrong;
+}
+
+// Returns whether a worker found other tokens or did not end well.
+static bool workers_run(const char *path, int threads, int n_workers) {
+    struct combination list[COMBINATIONS_MAX];
+    uint8_t order[COMBINATIONS_MAX];
+    int queue[2], n = combinations_missing(list, path, threads), status;
+    bool failed = false;
+    for (int i = 0; i < n; i++) order[i] = (uint8_t)i;
+    if (n == 0 || n_workers == 0) return false;
+    if (pipe(queue) != 0 || write(queue[1], order, (size_t)n) != n) return true;
+    close(queue[1]);
+    fflush(stdout);
+    for (int i = 0; i < n_workers; i++) {
+        pid_t pid = fork();
+        if (pid < 0) return true;
+        if (pid > 0) continue;
+        processors_take(i, threads);
+        _exit(worker_run(list, queue[0], path, threads) > 0);
+    }
+    close(queue[0]);
+    for (int i = 0; i < n_workers; i++)
+        if (wait(&status) < 0 || status != 0) failed = true;
+    return failed;
+}
+
+static int whole_run(const char *path, int n_workers) {
+    bool failed = false;
+    int n_missing = 0;
     prompt_file_read(&file, TEST_DATA "/pico/prompts.jsonl", 0, 1, 100);
     for (int threads = 1; threads <= 2; threads++) {
-        struct tern_engine_options o = fixture_options(PICO_MODEL);
-        o.draft_path = DRAFTER;
-        o.n_threads = threads;
-        struct tern_engine *e = fixture_engine(&o);
-        for (int reuse = 0; reuse < 2; reuse++)
-            for (int kind = -1; kind < (int)ARRAY_LEN(kinds); kind++)
-                for (size_t b = 0; b < (kind < 0 ? 1 : ARRAY_LEN(budgets)); b++) {
-                    const char *what = kind < 0 ? "plain" : kinds[kind].name;
-                    snprintf(name, sizeof name, "%s of %d, %d threads, %s:", what, kind < 0 ? 0 : budgets[b], threads,
-                             reuse ? "again" : "cold");
-                    if (is_done(path, name)) continue;
-                    combination_run(e, kind < 0 ? TERN_DRAFT_OFF : kinds[kind].draft, kind < 0 ? 0 : budgets[b],
-                                    reuse != 0, digest, &mean);
-                    bool same = strncmp(digest, WHOLE_SHA, strlen(WHOLE_SHA)) == 0;
-                    n_wrong += !same;
-                    printf("%-44s %.16s %.2f tokens a round%s\n", name, digest, mean, same ? "" : "  OTHER TOKENS");
-                    fflush(stdout);
-                    if (!same) continue;
-                    out = fopen(path, "a");
-                    if (!out) return 1;
-                    fprintf(out, "%s %s %.3f\n", name, digest, mean);
-                    fclose(out);
-                }
-        tern_engine_close(e);
+        struct combination list[COMBINATIONS_MAX];
+        int n = n_workers / threads;
+        failed |= workers_run(path, threads, n_workers > 0 && n == 0 ? 1 : n);
+        n = combinations_missing(list, path, threads);
+        for (int i = 0; i < n; i++) printf("missing: %s\n", list[i].name);
+        n_missing += n;
     }
     prompt_file_release(&file);
-    printf("%d combinations with other tokens\n", n_wrong);
-    return n_wrong > 0;
+    printf("%d combinations are missing%s\n", n_missing, failed ? "; one had other tokens or was stopped" : "");
+    return failed || n_missing > 0;
 }
 
 // ------------------------------------------------------------------------------------------------ main
@@ -499,7 +578,8 @@ static int teardown(void **state) {
 }
 
 int main(int argc, char **argv) {
-    if (argc == 3 && strcmp(argv[1], "whole") == 0) return whole_run(argv[2]);
+    if ((argc == 3 || argc == 4) && strcmp(argv[1], "whole") == 0)
+        return whole_run(argv[2], argc == 4 ? (int)strtol(argv[3], NULL, 10) : 1);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_pairs)};
     return cmocka_run_group_tests_name("draft matrix", tests, setup, teardown);
 }
