@@ -94,7 +94,8 @@ struct serve_opts {
     int port, n_streams, n_queue, n_jobs_key, n_connections, prompt_rows, body_mib;
     uint64_t prefix_ram, prefix_disk;
     const char *prefix_dir, *state_dir;
-    struct opt_texts others; // models beside the first, in settings
+    struct opt_texts others;    // models beside the first, in settings
+    struct opt_texts draft_for; // "NAME=MODEL": drafters of those
     float drain_s, idle_s;
     bool open_to_network, check;
     const char *config;
@@ -106,8 +107,9 @@ struct serve_opts {
 enum serve_model_state { SERVE_UNLOADED, SERVE_WANTED, SERVE_LOADING, SERVE_LOADED };
 struct serve_model {
     char id[160];
-    const char *path; // NULL: built in, or a shape
-    struct buf path_text;
+    const char *path;       // NULL: built in, or a shape
+    const char *draft_path; // NULL: drafts without a model, or of the first one: s->model.engine.draft_path
+    struct buf path_text, draft_text;
     // Under serve.lock:
     enum serve_model_state state;
     int n_users;      // that hold it
@@ -156,6 +158,8 @@ int serve_model_open(const struct command *c, struct serve *s);
 void serve_model_id_set(struct serve *s);
 // One more model, by name or path; 0, or the exit code after telling.
 int serve_model_add(const struct command *c, struct serve *s, const char *name);
+// --draft-for NAME=MODEL, of a model that was added; the same.
+int serve_model_draft_set(const struct command *c, struct serve *s, const char *setting);
 // Starts what loads models that requests name and unloads idle ones. After it only serve_models_stop() ends that.
 enum tern_status serve_models_start(struct serve *s, struct tern_err *err);
 void serve_models_stop(struct serve *s);
@@ -185,6 +189,8 @@ void serve_fault_set(struct serve_fault *f, int status, const char *param, const
     PRINTF_LIKE(5, 6);
 // The library's status as HTTP's: what the client got wrong is 4xx, what may go next time 429 and 503.
 void serve_fault_from(struct serve_fault *f, enum tern_status status, const struct tern_err *err, const char *param);
+// An error says by its path which file it means; what is told to a client has the name that clients know instead.
+void serve_path_hide(struct tern_err *err, const char *path, struct str name);
 // The error object in the family's shape, without what a stream puts around it.
 void serve_fault_put(struct buf *out, const struct serve_fault *f, enum serve_family family);
 void serve_fail(struct net_request *r, const struct serve_fault *f);

@@ -38,7 +38,7 @@ static void opts_init(struct serve *s) {
     sample_opts_init(&s->sample);
 }
 
-#define SERVE_OPTS_N 29
+#define SERVE_OPTS_N 30
 static void opts_table(struct serve *s, struct opt table[SERVE_OPTS_N]) {
     struct serve_opts *o = &s->o;
     const struct opt rows[] = {
@@ -48,6 +48,8 @@ static void opts_table(struct serve *s, struct opt table[SERVE_OPTS_N]) {
         {"--alias", 0, "NAME", OPT_TEXTS, &o->aliases, 0, 0, "another name of the model (may be repeated)"},
         {"--also", 0, "MODEL", OPT_TEXTS, &o->others, 0, 0,
          "another model, loaded when a request names it (may be repeated)"},
+        {"--draft-for", 0, "NAME=MODEL", OPT_TEXTS, &o->draft_for, 0, 0,
+         "draft model of a model beside the first (may be repeated)"},
         {"--idle", 0, "S", OPT_FLOAT, &o->idle_s, 0, 1e9,
          "unload a model that nobody asked for so many seconds (default 0: never)"},
         {"--streams", 0, "N", OPT_INT, &o->n_streams, 1, TERN_STREAMS_MAX, "answers made together (default 4)"},
@@ -194,6 +196,7 @@ static int serve_run(const struct command *c, struct serve *s, const struct opt 
     serve_model_id_set(s);
     for (int i = 0; i < s->o.others.n && code == 0; i++) code = serve_model_add(c, s, s->o.others.items[i]);
     for (int i = 0; i < n_args && code == 0; i++) code = serve_model_add(c, s, args[i]);
+    for (int i = 0; i < s->o.draft_for.n && code == 0; i++) code = serve_model_draft_set(c, s, s->o.draft_for.items[i]);
     if (code != 0) return code;
     snprintf(s->fingerprint, sizeof s->fingerprint, "tern-%.50s", tern_version());
     s->begin_s = clock_wall_s();

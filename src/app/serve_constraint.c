@@ -128,6 +128,17 @@ static bool other_wishes(struct serve_ask *a, struct wish *w) {
     return true;
 }
 
+static bool form_check(struct serve_answer *sa, const struct wish *w) {
+    struct tern_constraint form;
+    struct tern_err err = {0};
+    enum tern_status status = tern_constraint_open(&form, sa->m->engine, w->kind, serve_str(w->spec), &err);
+    if (status == TERN_OK)
+        tern_constraint_close(&form);
+    else
+        serve_fault_from(&sa->ask.fault, status, &err, w->param);
+    return status == TERN_OK;
+}
+
 bool serve_constraint_open(struct serve_answer *sa) {
     struct serve_ask *a = &sa->ask;
     struct wish w = {0};
@@ -137,7 +148,9 @@ bool serve_constraint_open(struct serve_answer *sa) {
     const struct wish form = w;
     if (forced && w.param && strcmp(w.param, "response_format") != 0)
         return serve_bad(a, w.param, "%s leaves no room for the call that tool_choice asks for", w.param);
-    // A call that must come is all there is: response_format speaks of a text that does not come.
+    // A call that must come is all there is: response_format speaks of a text that does not come. It is read all the
+    // same, so that what would be refused without tool_choice is refused with it.
+    if (forced && w.param && !form_check(sa, &w)) return false;
     if (forced && !call_wish(a, name, NULL, &w)) return false;
     if (!forced && w.param && a->tools.len > 0 && !call_wish(a, name, &form, &w)) return false;
     if (!w.param) return true;

@@ -62,6 +62,20 @@ void serve_fault_from(struct serve_fault *f, enum tern_status status, const stru
     serve_fault_set(f, 500, NULL, "internal", "%s", err->message);
 }
 
+void serve_path_hide(struct tern_err *err, const char *path, struct str filename) {
+    const struct str p = str_from(path);
+    struct str rest = str_from(err->message);
+    char text[TERN_ERR_MESSAGE_MAX];
+    size_t len = 0, at;
+    while ((at = str_find(rest, p, 0)) != (size_t)-1 && len < sizeof text) {
+        len += (size_t)snprintf(text + len, sizeof text - len, "%.*s%.*s", (int)at, rest.data, (int)filename.len,
+                                filename.data);
+        rest = (struct str){rest.data + at + p.len, rest.len - at - p.len};
+    }
+    if (len < sizeof text) snprintf(text + len, sizeof text - len, "%.*s", (int)rest.len, rest.data);
+    memcpy(err->message, text, sizeof text);
+}
+
 static void member_put(struct json_writer *w, const char *key, const char *value) {
     json_write_key(w, key);
     if (value)

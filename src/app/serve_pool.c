@@ -55,6 +55,24 @@ int serve_model_add(const struct command *c, struct serve *s, const char *name) 
     return usage_error(c, "there is no model %s", name);
 }
 
+int serve_model_draft_set(const struct command *c, struct serve *s, const char *setting) {
+    const char *equals = strchr(setting, '=');
+    struct os_stat st;
+    if (!equals || equals == setting || !equals[1])
+        return usage_error(c, "--draft-for wants NAME=MODEL (a served model's name, its draft model), not '%s'",
+                           setting);
+    const struct str name = {setting, (size_t)(equals - setting)};
+    struct serve_model *m = NULL;
+    for (int i = 0; i < s->n_models && !m; i++)
+        if (str_eqz(name, s->models[i].id)) m = &s->models[i];
+    if (!m) return usage_error(c, "--draft-for %s: no model of that name is served", setting);
+    if (m == &s->models[0]) return usage_error(c, "the draft model of %s, the first, is --draft-model's", m->id);
+    m->draft_path = equals + 1;
+    int code = model_path_told(c, &m->draft_path, &m->draft_text);
+    if (code != 0 || os_stat_get(&st, m->draft_path)) return code;
+    return usage_error(c, "--draft-for %s: there is no model %s", setting, equals + 1);
+}
+
 struct serve_model *serve_model_find(struct serve *s, struct str name) {
     if (name.len == 0 || str_eqz(name, "default")) return &s->models[0];
     for (int i = 0; i < s->n_models; i++)
@@ -344,8 +362,8 @@ static enum tern_status model_load(struct serve *s, struct serve_model *m, struc
         o.model_data = NULL;
         o.model_data_len = 0;
         o.shape = NULL;
-        if (o.draft_path) o.draft = TERN_DRAFT_DEFAULT; // made for the first
-        o.draft_path = NULL;
+        if (o.draft_path && !m->draft_path) o.draft = TERN_DRAFT_DEFAULT; // made for the first
+        o.draft_path = m->draft_path;
         o.draft_unit = NULL;
     }
     for (;;) {
@@ -367,6 +385,11 @@ static void model_bring(struct serve *s, struct serve_model *m) {
     struct tern_err err = {0};
     enum tern_status status = model_load(s, m, &err);
     struct serve_fault fault = {0};
+    if (status != TERN_OK) {
+        log_warn("model %s: %s", m->id, err.message);
+        if (m->path) serve_path_hide(&err, m->path, str_from(m->id));
+        if (m->draft_path) serve_path_hide(&err, m->draft_path, STR("its draft model"));
+    }
     if (status == TERN_NO_MEMORY) {
         serve_fault_set(&fault, 503, "model", "no_room", "no room for the model %s beside those at work: %s", m->id,
                         err.message);
@@ -438,6 +461,7 @@ void serve_models_close(struct serve *s) {
         tern_service_close(s->models[i].service);
         tern_engine_close(s->models[i].engine);
         buf_release(&s->models[i].path_text);
+        buf_release(&s->models[i].draft_text);
         s->models[i].service = NULL;
         s->models[i].engine = NULL;
     }

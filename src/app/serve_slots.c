@@ -61,9 +61,13 @@ static bool count_take(void *arg, const char *name, const struct os_stat *st) {
 static enum tern_status room_check(const struct serve *s, const char *tenant, const char *path, struct tern_err *err) {
     struct count c = {tenant, 0};
     struct os_stat st;
-    TRY(os_mkdirs(s->o.state_dir, err));
-    if (os_stat_get(&st, path)) return TERN_OK;
-    TRY(os_list(s->o.state_dir, count_take, &c, err));
+    enum tern_status status = os_mkdirs(s->o.state_dir, err);
+    if (status == TERN_OK && os_stat_get(&st, path)) return TERN_OK;
+    if (status == TERN_OK) status = os_list(s->o.state_dir, count_take, &c, err);
+    if (status != TERN_OK) {
+        log_warn("states: %s", err->message);
+        return err_set(err, status, "the folder for states cannot be used; the server's log says why");
+    }
     if (c.n < STATES_MAX) return TERN_OK;
     return err_set(err, TERN_LIMIT, "%d states are saved already, which is all that one key may have", c.n);
 }
@@ -120,6 +124,10 @@ static enum tern_status act(struct serve *s, struct net_request *r, const struct
         status = tern_service_state_restore(service, owner, path.data, &o->n_tokens, err);
     }
     if (status == TERN_OK && os_stat_get(&st, path.data)) o->n_bytes = st.size;
+    if (status != TERN_OK && !path.failed) {
+        log_warn("state %.*s: %s", (int)q->filename.len, q->filename.data, err->message);
+        serve_path_hide(err, path.data, q->filename);
+    }
     buf_release(&path);
     return status;
 }

@@ -21,6 +21,7 @@
 #define NET_ANSWER_HEADERS_MAX 8
 #define NET_WORKERS_MAX 64
 #define NET_LOCAL_STREAM_MAX (256u << 10) // bytes of a stream that nobody reads
+#define NET_UNSENT_MAX (64u << 10) // bytes of a TCP connection that the system holds beyond what the client may be sent
 
 struct net_server;
 struct net_task;
@@ -101,11 +102,11 @@ struct net_options {
     int n_workers;
     int n_connections_max, n_address_max; // in all, and of one address that is not this machine
     size_t body_max;                      // bytes
-    size_t stream_max;                    // bytes put and not yet taken by the system, of one stream
-    double head_s, body_gap_s, body_s;    // a head must be there within, between two reads of a body, for all of it
-    double idle_s;                        // a connection without a request
-    double stall_s;                       // a client that takes nothing of its answer
-    double ping_s;                        // between signs of life on a silent stream
+    size_t stream_max; // bytes put and not yet taken by the system, of one stream; the system takes NET_UNSENT_MAX
+    double head_s, body_gap_s, body_s; // a head must be there within, between two reads of a body, for all of it
+    double idle_s;                     // a connection without a request
+    double stall_s;                    // a client that takes nothing of its answer
+    double ping_s;                     // between signs of life on a silent stream
 };
 void net_options_default(struct net_options *o);
 // handler is copied. TERN_UNSUPPORTED: this program was built without libmicrohttpd.

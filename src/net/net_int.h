@@ -31,6 +31,8 @@ struct net_connection {
     uint64_t since_ns; // begin of the phase
     uint64_t read_ns;  // last bytes of a body
     uint64_t n_requests;
+    int64_t n_taken;       // of a stream: bytes given to the system less those that still wait in its queue
+    uint64_t moved_ns;     // … when the client last took some
     struct net_task *task; // NULL between requests
     bool is_local, is_refused, is_cut;
     char remote[NET_REMOTE_MAX];

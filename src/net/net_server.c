@@ -79,6 +79,10 @@ static void connection_open(struct net_server *s, struct MHD_Connection *wire, v
     c->is_local = address_text(address ? address->client_addr : NULL, c->remote);
     int on = 1;
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); // fails on a Unix socket, which needs none
+#ifdef TCP_NOTSENT_LOWAT // or megabytes for a client that does not read would lie in the system's memory
+    unsigned unsent = NET_UNSENT_MAX;
+    setsockopt(c->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+#endif
     mutex_lock(s->lock);
     int n_same = 0;
     for (int i = 0; i < s->n_slots; i++) {

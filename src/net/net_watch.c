@@ -1,6 +1,7 @@
 // The watcher: one thread that knows what libmicrohttpd does not. A suspended connection neither times out nor notices
 // that its client left (its manual says so), and its one time-out cannot tell a slow head from a slow reader. So this
 // thread polls the sockets of requests at work for a closed far end, and holds every phase of a connection to its time.
+// A stream that its client does not read is known by the system's own queue: what is sent stays in it.
 #define _GNU_SOURCE 1
 #define _DARWIN_C_SOURCE 1
 #include "base/base.h"
@@ -8,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -38,6 +40,27 @@ static void cut_locked(struct look *l, struct net_connection *c, int status, con
     shutdown(c->fd, SHUT_RDWR); // the library sees the end of the stream and closes
 }
 
+// Bytes that were given to the system and that the client's side has not taken; 0 where nothing tells.
+static int64_t unread_bytes(int fd) {
+    int n = 0;
+#if defined(TIOCOUTQ)
+    if (ioctl(fd, TIOCOUTQ, &n) != 0) n = 0;
+#elif defined(SO_NWRITE)
+    socklen_t len = sizeof n;
+    if (getsockopt(fd, SOL_SOCKET, SO_NWRITE, &n, &len) != 0) n = 0;
+#endif
+    return n;
+}
+
+// When a stream's client has taken nothing for too long. (What the system counts is more than the stream's own bytes:
+// chunk heads, on a Unix socket its bookkeeping too. So only a rise says that something was taken.)
+static uint64_t stall_at_locked(const struct net_options *o, const struct look *l, struct net_connection *c) {
+    const int64_t unread = unread_bytes(c->fd), taken = (int64_t)c->task->n_bytes - unread;
+    if (unread == 0 || taken > c->n_taken) c->moved_ns = l->now;
+    c->n_taken = taken;
+    return after(c->moved_ns, o->stall_s);
+}
+
 // The clocks of one connection.
 static void clocks_look_locked(struct net_server *s, struct look *l, struct net_connection *c) {
     const struct net_options *o = &s->o;
@@ -58,7 +81,10 @@ static void clocks_look_locked(struct net_server *s, struct look *l, struct net_
         break;
     case NET_PHASE_WORK: break;
     case NET_PHASE_STREAM:
-        if (t->out.len > t->out_at) {
+        if (stall_at_locked(o, l, c) <= l->now) {
+            at = l->now;
+            cut_locked(l, c, 0, NULL, "it does not read its answer");
+        } else if (t->out.len > t->out_at) {
             at = after(t->taken_ns, o->stall_s);
             if (at <= l->now) cut_locked(l, c, 0, NULL, "it does not read its answer");
         } else if (t->ping && !t->is_ended) {

@@ -536,7 +536,10 @@ static void forced_calls(void **state) {
         {", \"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"no_such\"}}", 400},
         {", \"tool_choice\": {\"type\": \"function\"}", 400},
         {", \"tool_choice\": \"sometimes\"", 400},
-        {", \"guided_regex\": \"a\", \"tool_choice\": \"required\"", 400}};
+        {", \"guided_regex\": \"a\", \"tool_choice\": \"required\"", 400},
+        // response_format speaks of a text that does not come, but is read all the same.
+        {SCHEMA("{\"type\": \"boolean\"}") ", \"tool_choice\": \"required\", \"max_tokens\": 300", 200},
+        {SCHEMA("{\"patternProperties\": {\"x\": {}}}") ", \"tool_choice\": \"required\"", 400}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char *extra = tools_extra(rows[i].more);
         struct answer_http a = chat("s01", extra);

@@ -131,6 +131,7 @@ static void names_choose(void **state) {
         assert_int_equal(a.status, 500);
         assert_string_equal(answer_error(&a, "code"), "model_not_loaded");
         assert_non_null(strstr(answer_error(&a, "message"), "broken"));
+        assert_null(strstr(a.body, folder)); // where it lies is the operator's matter
         answer_free(&a);
     }
     status_check(&s, "broken", "unloaded");
@@ -141,6 +142,29 @@ static void names_choose(void **state) {
     assert_true(strlen(c.text) > 10);
     chat_stream_free(&c);
     answer_free(&a);
+    assert_int_equal(server_stop(&s), 0);
+}
+
+// A draft model of a model beside the first.
+static void drafts_are_each_models_own(void **state) {
+    (void)state;
+    char setting[700];
+    struct served s;
+    snprintf(setting, sizeof setting, "two=%s", three);
+    server_start(&s, (const char *const[]){SCRIPT_MODEL, two, "--draft-model", SCRIPT_MODEL, "--draft-for", setting,
+                                           "--draft", "chain", "--prefix-ram", PREFIX_RAM, "--ctx", "512", "--log",
+                                           "none", NULL});
+    for (int i = 0; i < 2; i++) {
+        struct answer_http a = ask(&s, i ? "two" : "script-lfm2", "s05", "");
+        assert_int_equal(a.status, 200);
+        json_t *j = answer_json(&a), *t = json_object_get(j, "timings");
+        const int64_t n = json_integer_value(json_object_get(t, "draft_n_accepted"));
+        if (n < 4) fail_msg("%s: %lld drafts accepted", i ? "two" : "script-lfm2", (long long)n);
+        answer_free(&a);
+        json_decref(j);
+        a = ask(&s, i ? "two" : "script-lfm2", "s21", "");
+        text_check(&a, i ? "two" : "script-lfm2", "s21");
+    }
     assert_int_equal(server_stop(&s), 0);
 }
 
@@ -297,16 +321,21 @@ static void refused_at_start(void **state) {
     (void)state;
     char path[300];
     snprintf(path, sizeof path, "%s/err", folder);
-    const char *const lists[][6] = {{"tern", "serve", SCRIPT_MODEL, SCRIPT_MODEL, NULL}, // one name twice
-                                    {"tern", "serve", SCRIPT_MODEL, "/no/such/model.gguf", NULL}};
-    for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
+    static const struct {
+        const char *args[6], *part;
+    } rows[] = {{{"serve", SCRIPT_MODEL, SCRIPT_MODEL, NULL}, "script-lfm2"}, // one name twice
+                {{"serve", SCRIPT_MODEL, "/no/such/model.gguf", NULL}, "/no/such/model.gguf"},
+                {{"serve", SCRIPT_MODEL, "--draft-for", "x=" SCRIPT_MODEL, NULL}, "no model of that name"},
+                {{"serve", SCRIPT_MODEL, "--draft-for", "two", NULL}, "NAME=MODEL"},
+                {{"serve", SCRIPT_MODEL, "--draft-for", "script-lfm2=x.gguf", NULL}, "--draft-model"}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const char *argv[16];
         int n = 0;
         static char words[1024];
         char *rest = NULL;
         snprintf(words, sizeof words, "%s", getenv("TERN"));
         for (char *w = strtok_r(words, " ", &rest); w && n < 8; w = strtok_r(NULL, " ", &rest)) argv[n++] = w;
-        for (const char *const *p = lists[i] + 1; *p; p++) argv[n++] = *p;
+        for (const char *const *p = rows[i].args; *p; p++) argv[n++] = *p;
         argv[n] = NULL;
         struct os_child child;
         struct child_result r = {0};
@@ -317,7 +346,7 @@ static void refused_at_start(void **state) {
         buf_init(&b, 1 << 20);
         file_read_all(&b, path, NULL);
         buf_putc(&b, 0);
-        if (!strstr(b.data, i ? "/no/such/model.gguf" : "script-lfm2")) fail_msg("%s", b.data);
+        if (!strstr(b.data, rows[i].part)) fail_msg("%s", b.data);
         buf_release(&b);
         unlink(path);
     }
@@ -424,9 +453,13 @@ static void reranking_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(names_choose),     cmocka_unit_test(every_format_chooses),
-                                       cmocka_unit_test(room_is_made),     cmocka_unit_test(many_at_once),
-                                       cmocka_unit_test(refused_at_start), cmocka_unit_test(reranking),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(names_choose),
+                                       cmocka_unit_test(drafts_are_each_models_own),
+                                       cmocka_unit_test(every_format_chooses),
+                                       cmocka_unit_test(room_is_made),
+                                       cmocka_unit_test(many_at_once),
+                                       cmocka_unit_test(refused_at_start),
+                                       cmocka_unit_test(reranking),
                                        cmocka_unit_test(reranking_refused)};
     return cmocka_run_group_tests_name("several models", tests, setup, teardown);
 }

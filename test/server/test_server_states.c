@@ -34,6 +34,11 @@ static int teardown(void **state) {
     return rmdir(folder);
 }
 
+static bool damaged_find(void *arg, const char *name, const struct os_stat *st) {
+    if (st->is_file && strstr(name, ".damaged.")) snprintf(arg, 700, "%s/%s", folder, name);
+    return true;
+}
+
 static void start(struct served *s, const char *model) {
     server_start(s, (const char *const[]){"-m", model, "--state-dir", folder, "--api-key", "key-of-a", "--api-key",
                                           "key-of-b", "--ctx", "512", "--log", "none", NULL});
@@ -96,6 +101,35 @@ static void over_a_restart(void **state) {
     assert_int_equal(server_stop(&s), 0);
 }
 
+// A file that was cut or changed is refused by its name; where the server keeps it is not told.
+static void damaged_files(const struct served *s) {
+    static const char body[] = "{\"filename\": \"damaged\", " MESSAGES "}";
+    char text[512], path[700] = "";
+    cached(s, KEY_A, text);
+    for (int kind = 0; kind < 3; kind++) {
+        done(http_post(s, "/slots/0?action=save", body, KEY_A), "n_saved");
+        path[0] = 0;
+        os_list(folder, damaged_find, path, NULL);
+        assert_true(path[0] != 0);
+        struct buf b;
+        buf_init(&b, 64 << 20);
+        assert_int_equal(file_read_all(&b, path, NULL), TERN_OK);
+        assert_true(b.len > 100);
+        if (kind == 1) b.data[b.len / 2] ^= 1;
+        FILE *f = fopen(path, "wb");
+        assert_non_null(f);
+        fwrite(b.data, 1, kind == 0 ? b.len / 2 : kind == 1 ? b.len : 3, f);
+        fclose(f);
+        buf_release(&b);
+        struct answer_http a = http_post(s, "/slots/0?action=restore", "{\"filename\": \"damaged\"}", KEY_A);
+        assert_int_equal(a.status, 400);
+        if (strstr(a.body, folder) || !strstr(a.body, "damaged")) fail_msg("%s", a.body);
+        answer_free(&a);
+    }
+    cached(s, KEY_A, text); // and all is well
+    unlink(path);
+}
+
 static void refusals(void **state) {
     (void)state;
     static const struct {
@@ -127,6 +161,7 @@ static void refusals(void **state) {
             fail_msg("%s %s: %d %s", rows[i].path, rows[i].body, a.status, a.body);
         answer_free(&a);
     }
+    damaged_files(&s);
     // So many files, and no more; one of a name that is there is replaced.
     char text[512], body[800];
     cached(&s, KEY_A, text);
