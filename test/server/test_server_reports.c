@@ -30,7 +30,7 @@ static struct answer_http chat(const char *user, const char *extra) {
 }
 static json_t *choice_of(json_t *j) { return json_array_get(json_object_get(j, "choices"), 0); }
 
-// ----------------------------------------------------------------------------------------------------------- tool calls
+// ---------------------------------------------------------------------------------------------------------- tool calls
 
 // What an answer came to, whichever way it came.
 struct said {

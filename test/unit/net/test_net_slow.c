@@ -161,8 +161,8 @@ static void test_unix_socket(void **state) {
     server_close(s, &w);
 }
 
-// A little at a time, always within the time: for four times as long it stays. (On loopback TCP tells the sender of room
-// by tens of kilobytes only, so it is not that little.)
+// A little at a time, always within the time: for four times as long it stays. (On loopback TCP tells the sender of
+// room by tens of kilobytes only, so it is not that little.)
 static void test_slow_reader(void **state) {
     (void)state;
     struct world w;
