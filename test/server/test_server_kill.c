@@ -62,7 +62,7 @@ static char *messages_of(int prompt, const char *more) {
     return b.data;
 }
 
-// Posts and reads to the connection's end; the whole answer, or NULL when it did not come whole. May be cut at any time.
+// Posts and reads to the connection's end; the whole answer, or NULL when it did not come whole. May be cut any time.
 static char *post_try(const struct served *s, const char *path, const char *body) {
     struct buf all;
     char head[256], bytes[4096];
