@@ -56,6 +56,11 @@ def talk(b, url):
     check("room", re.match(r"\d+ / 2[,.]?048", b.js("return document.getElementById('room').innerText")))
     check("a title", b.js("return document.title") == "Multiply 27 by 7. · tern")
 
+    b.click(".turn.assistant [aria-label='Copy']")
+    b.wait("document.getElementById('status').innerText.length > 0")
+    check("copied: " + b.js("return document.getElementById('status').innerText"),
+          b.js("return document.getElementById('status').innerText") == "Copied.")
+
     # Another version of the answer, and back.
     b.click(".turn.assistant [aria-label='Answer again']")
     idle(b)
@@ -127,13 +132,15 @@ def settings(b):
 def hostile(b):
     """What a model writes becomes text, whatever it looks like."""
     text = "# A <img src=x onerror=alert(1)>\n\n**b** [x](javascript:alert(1)) [y](https://e.example/)\n\n" \
-           "```html\n<script>alert(2)</script>\n```\n\n| a | b |\n|---|---|\n| 1 | `2` |\n\n" + "> " * 50 + "deep\n" + "*_" * 200
+           "```html\n<script>alert(2)</script>\n```\n\n| a | b |\n|---|---:|\n| 1 | `2` |\n\n" + "> " * 50 + "deep\n" + "*_" * 200
     b.js("const t = arguments[0]; window.out = document.createElement('div');"
          "import('./web/page_markdown.js').then((m) => { m.markdown(window.out, t); window.done = true; })", text)
     b.wait("window.done")
     check("no element of the text's own", b.js("return window.out.querySelectorAll('img,script,[onerror]').length") == 0)
     check("links lead to pages", b.js("return [...window.out.querySelectorAll('a')].map((a) => a.href)") ==
           ["https://e.example/"])
+    check("columns stand as the table says", b.js(
+        "return [...window.out.querySelectorAll('td')].map((e) => e.className)") == ["", "right"])
     check("a table and a block", b.js("return window.out.querySelectorAll('table,.block').length") == 2)
 
 

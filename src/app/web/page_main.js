@@ -32,9 +32,31 @@ function icon(name, label, click) {
   return b;
 }
 
-function say(text, bad = false) {
+// heard: for readers of screens; others see it anyway.
+function say(text, bad = false, heard = false) {
   $("status").textContent = text;
   $("status").classList.toggle("bad", bad);
+  $("status").classList.toggle("heard", heard);
+}
+
+// Pages of another machine without TLS have no navigator.clipboard.
+async function copy(text) {
+  try {
+    if (navigator.clipboard) await navigator.clipboard.writeText(text);
+    else {
+      const area = element("textarea", { readonly: "" });
+      area.value = text;
+      document.body.append(area);
+      area.select();
+      const done = document.execCommand("copy");
+      area.remove();
+      if (!done) throw new Error();
+    }
+    say("Copied.");
+    setTimeout(() => $("status").textContent === "Copied." && say(""), 1500);
+  } catch {
+    say("The browser did not let the text be copied.", true);
+  }
 }
 
 function save(which = chat) {
@@ -111,7 +133,7 @@ function footPut(turn, node) {
   const foot = element("div", { class: "foot" });
   const tools = element("span", { class: "tools" });
   branchPut(foot, node);
-  tools.append(icon("copy", "Copy", () => navigator.clipboard?.writeText(node.text)));
+  tools.append(icon("copy", "Copy", () => copy(node.text)));
   if (node.role === "user") tools.append(icon("edit", "Edit", () => editOpen(node)));
   else tools.append(icon("again", "Answer again", () => again(node)));
   foot.append(tools);
@@ -303,7 +325,7 @@ async function run(node) {
   show();
   if (stay) toEnd();
   sendShow();
-  if (own === chat) say(node.fault ? "" : node.end === "stopped" ? "Stopped." : "Done.");
+  if (own === chat) say(node.fault ? "" : node.end === "stopped" ? "Stopped." : "Done.", false, true);
 }
 
 function ask(parent, text) {
@@ -491,6 +513,8 @@ function keyGlobal(e) {
 function begin() {
   const theme = localStorage.getItem("tern.theme");
   if (theme) document.documentElement.dataset.theme = theme;
+  if (!/^(localhost|127\..*|\[::1\])$/.test(location.hostname))
+    $("where").textContent = `The model runs on ${location.hostname}; your chats are kept in this browser.`;
   $("compose").addEventListener("submit", (e) => {
     e.preventDefault();
     if (running) stop();
@@ -505,6 +529,7 @@ function begin() {
     e.preventDefault();
     submit();
   });
+  log.addEventListener("copytext", (e) => copy(e.detail));
   document.addEventListener("keydown", keyGlobal);
   $("new").addEventListener("click", () => chatOpen(tree.chatNew()));
   $("menu").addEventListener("click", () => sideOpen(!document.body.classList.contains("open")));

@@ -54,7 +54,7 @@ function codeBlock(language, text) {
   use.setAttribute("href", "#i-copy");
   svg.append(use);
   copy.append(svg);
-  copy.addEventListener("click", () => navigator.clipboard?.writeText(text));
+  copy.addEventListener("click", () => copy.dispatchEvent(new CustomEvent("copytext", { bubbles: true, detail: text })));
   return make("div", { class: "block" }, make("div", {}, make("span", {}, language), copy),
     make("pre", { tabindex: "0" }, make("code", {}, text)));
 }
@@ -63,10 +63,15 @@ const cells = (line) => line.trim().replace(/^\||\|$/g, "").split(/(?<!\\)\|/).m
 const isRule = (line) => /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/.test(line) && line.includes("-");
 
 function tablePut(out, lines, at) {
-  const head = make("tr", {}, ...cells(lines[at]).map((c) => withInline("th", c)));
+  const sides = cells(lines[at + 1]).map((c) => (!c.endsWith(":") ? "" : c.startsWith(":") ? "center" : "right"));
+  const row = (tag, line) => {
+    const tr = make("tr", {}, ...cells(line).map((c) => withInline(tag, c)));
+    for (const [i, cell] of [...tr.children].entries()) if (sides[i]) cell.className = sides[i];
+    return tr;
+  };
+  const head = row("th", lines[at]);
   const body = make("tbody");
-  for (at += 2; at < lines.length && lines[at].includes("|"); at++)
-    body.append(make("tr", {}, ...cells(lines[at]).map((c) => withInline("td", c))));
+  for (at += 2; at < lines.length && lines[at].includes("|"); at++) body.append(row("td", lines[at]));
   out.append(make("div", { class: "table" }, make("table", {}, make("thead", {}, head), body)));
   return at;
 }
