@@ -40,6 +40,10 @@ bool opts_help_hooked(void);
 // is told with errors. 0, or the exit code after telling.
 int opts_set(const struct command *c, const struct opt *const *tables, const char *name, const char *value,
              const char *where);
+// Edits between two names (Levenshtein, capitals as small letters), or a large number for long ones.
+int name_distance(struct str a, struct str b);
+// The name of the command or option that was probably meant; NULL: none is near.
+const char *name_nearest(const char *given, const char *(*nth)(const void *arg, int i), const void *arg);
 // One line on stderr: "tern run: message" and where to look; returns EXIT_USAGE.
 int usage_error(const struct command *c, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
@@ -56,6 +60,7 @@ extern const struct command command_chat, command_run, command_bench, command_sh
     command_compile, command_validate, command_route, command_batch, command_config, command_help, command_completion;
 extern const struct command *const commands[]; // all of them
 extern const int n_commands;
+const char *command_nearest(const char *given);
 void help_overview_print(void);
 // The command's --help, with its tables given to hook (NULL: printed). The exit code.
 int command_help_hooked(const struct command *c,

@@ -74,8 +74,8 @@ static int doctor_main(const struct command *c, int argc, char **argv) {
     char total[24], available[24];
     out_putf("tern %s\n", tern_version());
     struct cpu_topology t = cpu_topology_get();
-    out_putf("processor: %d cores (%d fast, %d kinds), %d usable hardware threads, from %s\n", t.n_cores,
-             t.n_cores_fast, t.n_kinds, t.n_logical, t.source);
+    out_putf("processor: %d cores (%d fast, %d kind%s), %d usable hardware threads, from %s\n", t.n_cores,
+             t.n_cores_fast, t.n_kinds, t.n_kinds == 1 ? "" : "s", t.n_logical, t.source);
     out_putf("memory: %s, %s available\n", bytes_format(os_ram_total(), total),
              bytes_format(os_ram_available(), available));
     cache_print();

@@ -26,11 +26,29 @@ static const struct {
     {"OLLAMA_MODELS", "where Ollama's store is"},
 };
 
+// Parts of the list of commands, each from this one on.
+static const struct {
+    const struct command *first;
+    const char *heading;
+} parts[] = {{&command_chat, "use a model:"},
+             {&command_pull, "models on this machine:"},
+             {&command_doctor, "this machine, and how fast it is:"},
+             {&command_tokenize, "texts and programs:"},
+             {&command_compile, "neural engines, and studies:"},
+             {&command_config, "tern itself:"}};
+
 void help_overview_print(void) {
-    out_puts("tern: run a language model on this machine\n\nusage: tern COMMAND [OPTIONS]\n\n");
-    for (int i = 0; i < n_commands; i++) out_putf("  %-12s %s\n", commands[i]->name, commands[i]->summary);
+    out_puts("tern: run a language model on this machine\n\nusage: tern COMMAND [OPTIONS]\n");
+    for (int i = 0; i < n_commands; i++) {
+        for (size_t p = 0; p < ARRAY_LEN(parts); p++)
+            if (parts[p].first == commands[i]) out_putf("\n%s\n", parts[p].heading);
+        out_putf("  %-12s %s\n", commands[i]->name, commands[i]->summary);
+    }
     out_puts("\nWithout a command tern chats; without a model it uses the small built-in one (pico).\n"
-             "`tern COMMAND --help` tells the options.\n\nenvironment:\n");
+             "`tern COMMAND --help` tells the options.\n\nto begin with:\n"
+             "    tern run \"What is a tern?\"\n"
+             "    tern pull org/repo:Q4_K_M && tern chat -m org/repo:Q4_K_M\n"
+             "    tern serve            then open http://127.0.0.1:8376 in a browser\n\nenvironment:\n");
     for (size_t i = 0; i < ARRAY_LEN(environment); i++)
         out_putf("  %-22s %s\n", environment[i].name, environment[i].help);
 }
@@ -189,6 +207,8 @@ static int help_main(const struct command *c, int argc, char **argv) {
     if (man) return page_print(c, what);
     if (!what) return help_overview_print(), EXIT_DONE;
     const struct command *of = command_find(what);
+    const char *near = of ? NULL : command_nearest(what);
+    if (near) return usage_error(c, "no command '%s'; did you mean %s?", what, near);
     if (!of) return usage_error(c, "no command '%s'; `tern --help` lists them", what);
     return command_help_hooked(of, NULL);
 }

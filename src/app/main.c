@@ -6,13 +6,30 @@
 #include <signal.h>
 #include <stdlib.h>
 
+// In the order of `tern --help`, whose headings help_command.c has.
 const struct command *const commands[] = {
-    &command_chat,     &command_run,        &command_serve,     &command_bench,    &command_show,     &command_tokenize,
-    &command_template, &command_perplexity, &command_explain,   &command_doctor,   &command_cache,    &command_quantize,
-    &command_compile,  &command_study,      &command_calibrate, &command_fidelity, &command_validate, &command_route,
-    &command_list,     &command_compare,    &command_pull,      &command_rm,       &command_batch,    &command_config,
-    &command_help,     &command_completion};
+    &command_chat,    &command_run,       &command_serve,    &command_batch,    &command_pull,       &command_list,
+    &command_rm,      &command_show,      &command_quantize, &command_cache,    &command_doctor,     &command_bench,
+    &command_compare, &command_calibrate, &command_tokenize, &command_template, &command_perplexity, &command_explain,
+    &command_route,   &command_compile,   &command_fidelity, &command_validate, &command_study,      &command_config,
+    &command_help,    &command_completion};
 const int n_commands = (int)ARRAY_LEN(commands);
+
+static const char *command_nth(const void *arg, int i) {
+    (void)arg;
+    return i < n_commands ? commands[i]->name : NULL;
+}
+
+const char *command_nearest(const char *given) {
+    // Names by which other programs call these.
+    static const char *const names[][2] = {
+        {"ls", "list"},      {"models", "list"},  {"download", "pull"},   {"install", "pull"}, {"remove", "rm"},
+        {"delete", "rm"},    {"generate", "run"}, {"complete", "run"},    {"ask", "run"},      {"info", "show"},
+        {"inspect", "show"}, {"api", "serve"},    {"convert", "quantize"}};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (strcmp(names[i][0], given) == 0) return names[i][1];
+    return name_nearest(given, command_nth, NULL);
+}
 
 int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN); // a broken pipe is an error of the write, seen by out_put
@@ -28,7 +45,11 @@ int main(int argc, char **argv) {
             buf_init(&b, 512);
             str_put_escaped(&b, str_from(argv[1]), 60);
             struct tern_err err = {0};
-            err_set(&err, TERN_NOT_FOUND, "no command '%s'; `tern --help` lists them", b.data);
+            const char *near = command_nearest(argv[1]);
+            if (near)
+                err_set(&err, TERN_NOT_FOUND, "no command '%s'; did you mean `tern %s`?", b.data, near);
+            else
+                err_set(&err, TERN_NOT_FOUND, "no command '%s'; `tern --help` lists them", b.data);
             buf_release(&b);
             fail_told(NULL, &err);
             return EXIT_USAGE;

@@ -31,11 +31,15 @@ void opts_help_hook(void (*fn)(void *arg, const struct command *c, const struct 
 }
 bool opts_help_hooked(void) { return help_hook != NULL; }
 
+#define HELP_COLUMN 28 // of what an option does
+
 static void help_row(const struct opt *o) {
     char head[64];
+    int width = HELP_COLUMN;
     snprintf(head, sizeof head, "%c%c%s%s%s%s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ',
              o->letter ? ", " : "  ", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
-    out_putf("  %-28s %s\n", head, o->help);
+    for (const char *p = head; *p; p++) width += (*p & 0xc0) == 0x80; // bytes that take no column
+    out_putf("  %-*s %s\n", width, head, o->help);
 }
 
 static void help_print(const struct command *c, const struct opt *const *tables) {
@@ -53,6 +57,38 @@ static const struct opt *opt_find(const struct opt *const *tables, struct str na
         for (const struct opt *o = *tables; o->name; o++)
             if (letter ? o->letter == letter : str_eqz(name, o->name)) return o;
     return NULL;
+}
+
+const char *name_nearest(const char *given, const char *(*nth)(const void *arg, int i), const void *arg) {
+    const char *best = NULL, *name;
+    const size_t len = strlen(given);
+    int least = len < 3 ? 1 : 3; // so many edits are no slip of the hand any more
+    for (int i = 0; (name = nth(arg, i)); i++) {
+        // What begins as a name does, or goes on behind it, was cut short or written out.
+        const size_t n_name = strlen(name), n_same = MIN(len, n_name);
+        const bool begins = n_same >= 3 && strncmp(name, given, n_same) == 0;
+        const int n = begins ? 1 : name_distance(str_from(given), str_from(name));
+        if (n < least && n < (int)n_name) {
+            least = n;
+            best = name;
+        }
+    }
+    return best;
+}
+
+static const char *opt_nth(const void *arg, int i) {
+    for (const struct opt *const *tables = arg; *tables; tables++)
+        for (const struct opt *o = *tables; o->name; o++)
+            if (i-- == 0) return o->name + 2;
+    return NULL;
+}
+
+static int opt_unknown(const struct command *c, const struct opt *const *tables, const char *arg) {
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)MIN(strcspn(arg, "="), sizeof name - 1), arg);
+    const char *near = arg[1] == '-' && strlen(name) > 3 ? name_nearest(name + 2, opt_nth, tables) : NULL;
+    if (near) return usage_error(c, "unknown option '%s'; did you mean --%s?", arg, near);
+    return usage_error(c, "unknown option '%s'", arg);
 }
 
 // Sets the option's target; false after telling.
@@ -105,7 +141,7 @@ static bool opt_parse(const struct command *c, const struct opt *const *tables, 
         o = opt_find(tables, STR(""), arg[1]);
         if (arg[2]) value = arg + 2;
     }
-    if (!o) return usage_error(c, "unknown option '%s'", arg), false;
+    if (!o) return opt_unknown(c, tables, arg), false;
     if (!o->arg) {
         if (value) return usage_error(c, "%s takes no value", o->name), false;
         return opt_set(c, o, "");
@@ -126,7 +162,9 @@ int opts_set(const struct command *c, const struct opt *const *tables, const cha
             if (strcmp(row->name + 2, name) == 0) o = row;
     int code = 0;
     if (!o) {
-        code = usage_error(c, "no setting is named '%s'", name);
+        const char *near = name_nearest(name, opt_nth, tables);
+        code = near ? usage_error(c, "no setting is named '%s'; did you mean %s?", name, near)
+                    : usage_error(c, "no setting is named '%s'", name);
     } else if (o->type == OPT_FLAG) {
         bool on = strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
         if (!on && strcmp(value, "false") != 0 && strcmp(value, "0") != 0)

@@ -188,6 +188,8 @@ static int pull_main(const struct command *c, int argc, char **argv) {
     buf_init(&j.name, 1024);
     buf_init(&j.json, 8u << 20);
     code = pull_run(&j, id, tag, &err) == TERN_OK ? EXIT_DONE : fail_told(c, &err);
+    if (code != EXIT_DONE && (strstr(err.message, "resolve host") || strstr(err.message, "onnect to ")))
+        fprintf(stderr, "(is this machine online? $HF_ENDPOINT names another hub, $HTTPS_PROXY a proxy)\n");
     pull_repo_release(&j.repo);
     buf_release(&j.name);
     buf_release(&j.json);

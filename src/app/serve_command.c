@@ -124,6 +124,8 @@ static void decided_tell(const struct serve *s) {
             s->o.n_streams, i->n_ctx, s->o.n_queue, bytes_format(i->bytes_weights, weights),
             bytes_format(i->bytes_state_max, state), bytes_format(i->bytes_work, work),
             bytes_format(s->o.prefix_ram, prefix));
+    if (net_server_port(s->net) > 0)
+        fprintf(stderr, "to chat, open the address above in a browser; programs take it with /v1 as their base URL\n");
     fprintf(stderr, "%s; %s\n", s->n_keys ? "clients need a key" : "no key is needed",
             host_is_loopback(s->o.host) ? "only this machine can connect" : "reached from the network");
 }
@@ -142,8 +144,11 @@ static int net_open_told(const struct command *c, struct serve *s) {
                                         .fault = serve_gate_fault,
                                         .end = serve_gate_end};
     struct tern_err err = {0};
-    if (net_server_open(&s->net, &o, &handler, &err) != TERN_OK) return fail_told(c, &err);
-    return 0;
+    if (net_server_open(&s->net, &o, &handler, &err) == TERN_OK) return 0;
+    const int code = fail_told(c, &err);
+    if (strstr(err.message, "in use"))
+        fprintf(stderr, "(is tern serving already? --port takes another port, 0 any free one)\n");
+    return code;
 }
 
 // ------------------------------------------------------------------------------------------------------------- ending
@@ -180,6 +185,20 @@ static void drain(struct serve *s, int n_signals) {
     if (n_signals < 2) idle_wait(s, &n_signals, CUT_S);
 }
 
+// The first model is opened when the address is known already; that it is not there is told before.
+static int model_there(const struct command *c, const char *path) {
+    struct buf storage;
+    struct os_stat st;
+    struct tern_err err = {0};
+    int code = model_path_told(c, &path, &storage);
+    if (code == 0 && path && !os_stat_get(&st, path)) {
+        err_set(&err, TERN_NOT_FOUND, "%s: no such file or folder", path);
+        code = fail_told(c, &err);
+    }
+    buf_release(&storage);
+    return code;
+}
+
 static int serve_run(const struct command *c, struct serve *s, const struct opt *const *tables, char **args,
                      int n_args) {
     struct tern_err err = {0};
@@ -194,6 +213,7 @@ static int serve_run(const struct command *c, struct serve *s, const struct opt 
         return EXIT_DONE;
     }
     serve_model_id_set(s);
+    code = model_there(c, s->model.engine.model_path);
     for (int i = 0; i < s->o.others.n && code == 0; i++) code = serve_model_add(c, s, s->o.others.items[i]);
     for (int i = 0; i < n_args && code == 0; i++) code = serve_model_add(c, s, args[i]);
     for (int i = 0; i < s->o.draft_for.n && code == 0; i++) code = serve_model_draft_set(c, s, s->o.draft_for.items[i]);

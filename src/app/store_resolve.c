@@ -104,8 +104,7 @@ static enum tern_status entry_use(const struct store_entry *e, struct buf *path,
     return path->failed ? err_set(err, TERN_NO_MEMORY, "no memory for a path") : TERN_OK;
 }
 
-// Edits between two names (Levenshtein), or a large number for long ones.
-static int distance(struct str a, struct str b) {
+int name_distance(struct str a, struct str b) {
     int row[NAME_MAX_TO_COMPARE + 1];
     if (a.len > NAME_MAX_TO_COMPARE || b.len > NAME_MAX_TO_COMPARE) return 1000;
     for (int j = 0; j <= (int)b.len; j++) row[j] = j;
@@ -138,7 +137,8 @@ static enum tern_status not_found(const struct store_list *l, const struct query
         const struct str part = last_part(q->id), own = last_part(e->id);
         const int limit = MAX(2, (int)part.len / 3);
         const bool same_id = store_name_eq(e->id, q->id) || store_name_eq(own, q->id);
-        if (!same_id && distance(own, part) > limit && distance(e->id, q->id) > limit && !holds_part(e->id, part))
+        if (!same_id && name_distance(own, part) > limit && name_distance(e->id, q->id) > limit &&
+            !holds_part(e->id, part))
             continue;
         buf_putf(&names, "%s%s", n++ ? ", " : "", e->name);
     }
@@ -146,6 +146,7 @@ static enum tern_status not_found(const struct store_list *l, const struct query
     struct str id, tag;
     const bool can_pull = (q->kind < 0 || q->kind == STORE_HF) && pull_name_split(str_from(name), &id, &tag);
     if (can_pull) snprintf(pull, sizeof pull, "; `tern pull %.200s` downloads it, if the hub has it", name);
+    if (!can_pull && n == 0 && !strchr(name, '/')) snprintf(pull, sizeof pull, "; `tern pull org/repo` downloads one");
     enum tern_status status =
         n > 0
             ? err_set(err, TERN_NOT_FOUND, "%s: no such file or folder, and no model of that name; did you mean %s?%s",

@@ -79,6 +79,26 @@ want_in '--version' out '^tern [0-9]'
 run -h
 want_code '-h' 0
 
+# A slip of the hand, and another program's word: what is meant is told.
+refused 2 rnu x
+want_in 'rnu' err 'tern run'
+refused 2 ls
+want_in 'ls' err 'tern list'
+refused 2 run --temperature 1 x
+want_in '--temperature' err '--temp?'
+refused 2 chat --modell=x
+want_in '--modell' err '--model?'
+refused 2 help serv
+want_in 'help serv' err 'serve?'
+refused 2 xyzzy
+want_in 'xyzzy' err 'tern --help'
+refused 1 serve -m /no/such.gguf --port 0
+want_lines_at_most 'serve without its model' out 0
+
+# Columns of --help stand below each other, where an option has letters of several bytes too.
+run bench --help
+if sed 's/…/x/g' "$work/out" | grep '^  [ -].*--' | grep -qv '^.\{30\} [^ ]'; then fail 'columns of bench --help'; else pass; fi
+
 # A message quotes a short, escaped piece of what was typed.
 refused 2 "$(printf 'a\033[2Jb')"
 refused 1 -m "$(printf '/no\033[2J\r\nsuch')"
