@@ -122,6 +122,9 @@ struct tern_engine_options {
     // GGUF file or a folder. NULL: none.
     const char *draft_path;
     const char *draft_unit; // where it runs, as `unit`; NULL: on the model's own
+    // How steps are placed: "whole" (default) on `unit`; "handoff": prompts on `unit`, answers on `then_unit`;
+    // "extend": on `unit` as long as its programs hold the context, then on `then_unit`. Both hold the weights.
+    const char *plan, *then_unit;
     enum tern_draft draft; // what requests do that say nothing; auto with a draft model measures costs at open unless a
                            // profile is kept (tern_engine_calibrate)
     int draft_max;         // drafted tokens of a round at most, 1..TERN_DRAFT_MAX; 0: by the mode

@@ -12,6 +12,20 @@ static enum tern_status lab_model_open(struct lab *l, const struct tern_engine_o
     return model_open_memory(&l->model, "model in memory", o->model_data, o->model_data_len, err);
 }
 
+// The plan, and its second unit.
+static enum tern_status lab_plan_open(struct lab *l, const struct tern_engine_options *o, const struct unit_options *uo,
+                                      const struct weights_options *wo, struct tern_err *err) {
+    struct unit_advice advice;
+    l->plan = o->plan;
+    if (o->plan && plan_kind_units(o->plan) == 2 && !o->then_unit)
+        return err_set(err, TERN_INVALID_ARGUMENT, "the plan %s has two units: a second one is needed", o->plan);
+    if (!o->then_unit) return TERN_OK;
+    TRY(unit_advise(l->unit, l->model, wo->pack_cache, &advice, err));
+    l->first_ctx_max = advice.ctx_max;
+    TRY(unit_open(&l->then_unit, o->then_unit, uo, err));
+    return unit_driver_of(l->then_unit)->weights_import(l->then_unit, &l->then_weights, l->model, wo, NULL, err);
+}
+
 enum tern_status lab_open(struct lab *out, const struct tern_engine_options *o, struct tern_err *err) {
     return lab_open_changed(out, o, NULL, NULL, err);
 }
@@ -37,6 +51,7 @@ enum tern_status lab_open_changed(struct lab *out, const struct tern_engine_opti
     wo.numerics = out->numerics;
     TRY_GOTO(unit_driver_of(out->unit)->weights_import(out->unit, &out->weights, out->model, &wo, &out->info, err),
              fail);
+    TRY_GOTO(lab_plan_open(out, o, &uo, &wo, err), fail);
     return TERN_OK;
 fail:
     lab_close(out);
@@ -44,7 +59,9 @@ fail:
 }
 
 void lab_close(struct lab *l) {
+    if (l->then_weights) unit_driver_of(l->then_unit)->weights_free(l->then_unit, l->then_weights);
     if (l->weights) unit_driver_of(l->unit)->weights_free(l->unit, l->weights);
+    unit_close(l->then_unit);
     unit_close(l->unit);
     model_close(l->model);
     *l = (struct lab){0};
@@ -73,10 +90,11 @@ enum tern_status lab_run_open(struct lab_run *out, const struct lab *l, enum op_
         .lab = l, .n_seqs = n_seqs, .n_ctx = n_ctx, .n_blocks = int_div_up(n_ctx, OP_BLOCK), .random = 1};
     arena_init(&out->arena, 0);
     bool conv = l->model->hyper.conv_len > 1;
-    const struct plan_unit unit = {.unit = l->unit, .weights = l->weights};
+    const struct plan_unit units[] = {{l->unit, l->weights}, {l->then_unit, l->then_weights}};
     struct plan_options po = {.model = l->model,
-                              .units = &unit,
-                              .n_units = 1,
+                              .units = units,
+                              .n_units = l->then_unit ? 2 : 1,
+                              .first_ctx_max = l->first_ctx_max,
                               .numerics = l->numerics,
                               .kv_type = kv,
                               .window = MAX(l->window, MAX(n_out_max, n_seqs)),

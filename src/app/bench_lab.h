@@ -11,13 +11,16 @@ struct lab {
     struct unit *unit;
     struct unit_caps caps;
     struct unit_weights *weights;
+    struct unit *then_unit; // of a plan of two, NULL: none
+    struct unit_weights *then_weights;
     struct weights_info info;
+    int first_ctx_max; // positions that the first unit holds; 0: any
     enum prog_class numerics;
     int window;
     const char *plan;   // kind that runs open; NULL: whole
     char class_name[8]; // "int8"
 };
-// Takes the model, unit, threads, window, numerics and pack cache of the options.
+// Takes the model, units, plan, threads, window, numerics and pack cache of the options.
 enum tern_status lab_open(struct lab *out, const struct tern_engine_options *o, struct tern_err *err);
 // The same; change is called with the opened model before the unit takes its weights. Nothing is kept in the pack cache
 // then: it goes by the file.

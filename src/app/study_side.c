@@ -35,6 +35,7 @@ static enum tern_status key_parse(struct side_spec *s, struct str key, struct st
     }
     if (str_eqz(key, "model") && text_take(s->model, sizeof s->model, value)) return TERN_OK;
     if (str_eqz(key, "plan") && text_take(s->plan, sizeof s->plan, value)) return TERN_OK;
+    if (str_eqz(key, "then") && text_take(s->then_unit, sizeof s->then_unit, value)) return TERN_OK;
     if (str_eqz(key, "window") && str_to_i64(value, &n) && n >= 1 && n <= STEP_WINDOW_MAX) {
         s->window = (int)n;
         return TERN_OK;
@@ -46,7 +47,7 @@ static enum tern_status key_parse(struct side_spec *s, struct str key, struct st
         }
     return err_set(err, TERN_INVALID_ARGUMENT,
                    "arithmetic '%s': '%.*s=%.*s' is not understood; weights=FORMAT, model=FILE, kv=f16|q8|f32, "
-                   "plan=KIND and window=1…%d are",
+                   "plan=KIND, then=UNIT and window=1…%d are",
                    s->text, (int)key.len, key.data, (int)value.len, value.data, STEP_WINDOW_MAX);
 }
 
@@ -86,6 +87,8 @@ enum tern_status side_open(struct side *s, const struct side_spec *spec, const s
     mine.unit = s->spec.unit;
     mine.numerics = spec->numerics;
     mine.window = spec->window;
+    mine.plan = spec->plan[0] ? s->spec.plan : NULL;
+    mine.then_unit = spec->then_unit[0] ? s->spec.then_unit : NULL;
     if (spec->model[0]) {
         mine.model_path = s->spec.model;
         mine.shape = NULL;
@@ -95,7 +98,6 @@ enum tern_status side_open(struct side *s, const struct side_spec *spec, const s
     enum tern_status status;
     if (spec->weights[0]) TRY_GOTO(weights_change_create(&s->change, spec->weights, err), fail);
     TRY_GOTO(lab_open_changed(&s->lab, &mine, s->change ? weights_change_run : NULL, s->change, err), fail);
-    s->lab.plan = spec->plan[0] ? s->spec.plan : NULL;
     s->lab.model->hyper.n_vocab_used = MIN(s->lab.model->hyper.n_vocab_used, s->lab.model->hyper.n_vocab);
     TRY_GOTO(lab_run_open(&s->run, &s->lab, spec->kv, n_ctx, 1, spec->window, err), fail);
     return TERN_OK;

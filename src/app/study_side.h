@@ -8,7 +8,7 @@
 //   weights= .. the matrices rounded to this format first (study_weights.c): q8_0, q4_0, mlx4, int8c, int4c, lut4, …
 //   model= .... another file of the same model (a folder in MLX's format, another quantisation)
 //   kv= ....... f16, q8, f32
-//   plan= ..... how steps are placed on units (plan.h)
+//   plan= ..... how steps are placed on units (plan.h): handoff and extend with then=UNIT, the second one
 //   window= ... rows of a step
 #pragma once
 #include "bench_lab.h"
@@ -24,6 +24,7 @@ struct side_spec {
     char weights[32]; // "": as the file has them
     char model[SIDE_PATH_MAX];
     char plan[32];
+    char then_unit[SIDE_UNIT_MAX]; // the second of a plan of two; "": none
     enum op_kv_type kv;
     int window;
 };

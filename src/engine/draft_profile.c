@@ -20,7 +20,7 @@ static void key_fill(const struct tern_engine *e, struct profile *key) {
     *key = (struct profile){.threads = e->caps.n_threads};
     text_copy(key->model, sizeof key->model, e->model->digest);
     text_copy(key->drafter, sizeof key->drafter, e->draft.model ? e->draft.model->digest : "");
-    text_copy(key->unit, sizeof key->unit, e->caps.name);
+    text_copy(key->unit, sizeof key->unit, e->units_text);
     text_copy(key->isa, sizeof key->isa, e->caps.isa);
     text_copy(key->numerics, sizeof key->numerics, e->numerics_text);
     size_t n = strlen(key->unit);

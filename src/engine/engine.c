@@ -111,10 +111,11 @@ static enum tern_status text_load(struct tern_engine *e, struct tern_err *err) {
     return TERN_OK;
 }
 
-static void plan_options_fill(const struct tern_engine *e, const struct plan_unit *unit, struct plan_options *o) {
+static void plan_options_fill(const struct tern_engine *e, const struct plan_unit *units, struct plan_options *o) {
     *o = (struct plan_options){.model = e->model,
-                               .units = unit,
-                               .n_units = 1,
+                               .units = units,
+                               .n_units = e->then_unit ? 2 : 1,
+                               .first_ctx_max = e->advice.ctx_max,
                                .numerics = e->numerics,
                                .kv_type = e->kv_type,
                                .window = e->window,
@@ -126,11 +127,13 @@ static void plan_options_fill(const struct tern_engine *e, const struct plan_uni
     o->n_features = e->draft.model->drafter->n_features;
 }
 
+static const char *plan_kind_name(const struct tern_engine *e) { return e->options.plan ? e->options.plan : "whole"; }
+
 // Weights, states of all sessions at full context, and work memory must fit before anything large is made.
 static enum tern_status budget_check(struct tern_engine *e, const struct plan_options *po, struct tern_err *err) {
     uint64_t work, state, sum, draft, limit = e->options.memory_max ? e->options.memory_max : os_ram_available();
-    uint64_t weights = e->model->n_bytes_file;
-    if (!plan_bytes_estimate("whole", po, &work, &state) || !u64_add(work, state, &sum) ||
+    uint64_t weights = e->model->n_bytes_file * (e->then_unit ? 2 : 1);
+    if (!plan_bytes_estimate(plan_kind_name(e), po, &work, &state) || !u64_add(work, state, &sum) ||
         !u64_add(sum, weights, &sum) || !engine_draft_estimate(e, &draft) || !u64_add(sum, draft, &sum))
         return err_set(err, TERN_LIMIT, "the sizes of this model and context overflow");
     if (!e->options.memory_max) limit -= MIN(limit, ENGINE_BYTES_SPARE);
@@ -154,9 +157,9 @@ static bool import_on_progress(void *arg, uint64_t done, uint64_t total) {
 }
 
 static enum tern_status plan_load(struct tern_engine *e, struct tern_err *err) {
-    struct plan_unit pu = {.unit = e->unit};
+    struct plan_unit pu[2] = {{.unit = e->unit}, {.unit = e->then_unit}};
     struct plan_options po;
-    plan_options_fill(e, &pu, &po);
+    plan_options_fill(e, pu, &po);
     TRY(budget_check(e, &po, err));
     struct import_progress progress = {e};
     struct weights_options wo = {.numerics = e->numerics,
@@ -165,8 +168,11 @@ static enum tern_status plan_load(struct tern_engine *e, struct tern_err *err) {
                                  .on_progress_arg = &progress};
     TRY(unit_driver_of(e->unit)->weights_import(e->unit, &e->weights, e->model, &wo, &e->weights_info, err));
     if (e->weights_info.cache_note) log_info("pack cache: %s", e->weights_info.cache_note);
-    pu.weights = e->weights;
-    TRY(plan_open(&e->plan, "whole", &po, err));
+    if (e->then_unit)
+        TRY(unit_driver_of(e->then_unit)->weights_import(e->then_unit, &e->then_weights, e->model, &wo, NULL, err));
+    pu[0].weights = e->weights;
+    pu[1].weights = e->then_weights;
+    TRY(plan_open(&e->plan, plan_kind_name(e), &po, err));
     return engine_draft_load(e, err);
 }
 
@@ -188,13 +194,18 @@ static enum tern_status pools_init(struct tern_engine *e, struct tern_err *err) 
     return step_builder_init(&e->draft.commit, &e->arena, MIN(e->window, TREE_NODES_MAX), n_taps, e->n_sessions, err);
 }
 
-static void sizes_init(struct tern_engine *e) {
+void engine_pools_size(struct tern_engine *e) {
+    e->n_blocks = engine_blocks_per_session(e) * e->n_sessions;
+    e->n_slots = engine_slots_per_session(e) * e->n_sessions;
+}
+
+static enum tern_status sizes_init(struct tern_engine *e, struct tern_err *err) {
     const struct tern_engine_options *o = &e->options;
     e->n_ctx = o->n_ctx ? o->n_ctx : MIN(e->model->hyper.n_ctx, TERN_CTX_DEFAULT);
     e->n_sessions = o->n_sessions;
-    e->window = o->window ? o->window : MIN(ENGINE_WINDOW_DEFAULT, e->caps.window_max);
-    e->n_blocks = engine_blocks_per_session(e) * e->n_sessions;
-    e->n_slots = engine_slots_per_session(e) * e->n_sessions;
+    e->window = o->window ? o->window : engine_window_default(e);
+    TRY(engine_units_bound(e, err));
+    engine_pools_size(e);
     static const enum prog_class classes[] = {[TERN_CLASS_AUTO] = PROG_CLASS_INT8,
                                               [TERN_CLASS_INT8] = PROG_CLASS_INT8,
                                               [TERN_CLASS_FP32] = PROG_CLASS_FP32,
@@ -202,6 +213,7 @@ static void sizes_init(struct tern_engine *e) {
     e->numerics = classes[o->numerics];
     static const enum op_kv_type kv[] = {[TERN_KV_F16] = OP_KV_F16, [TERN_KV_Q8] = OP_KV_Q8, [TERN_KV_F32] = OP_KV_F32};
     e->kv_type = kv[o->kv_type];
+    return TERN_OK;
 }
 
 // The class by name, with the order of sums where the unit chooses it.
@@ -222,6 +234,10 @@ static enum tern_status validated_check(const struct tern_engine *e, struct tern
     if (e->options.shape) return TERN_OK;
     TRY(validation_key_make(&key, e->model->digest, e->options.unit ? e->options.unit : "cpu", &e->caps,
                             e->numerics_text, tern_version(), err));
+    TRY(validation_require(&key, e->model->hyper.bidirectional, err));
+    if (!e->then_unit) return TERN_OK;
+    TRY(validation_key_make(&key, e->model->digest, e->options.then_unit, &e->then_caps, e->numerics_text,
+                            tern_version(), err));
     return validation_require(&key, e->model->hyper.bidirectional, err);
 }
 
@@ -235,10 +251,8 @@ enum tern_status tern_engine_open(struct tern_engine **out, const struct tern_en
     TRY_GOTO(engine_progress(e, "opening the model", 0, 1, err), fail);
     TRY_GOTO(model_load(e, err), fail);
     if (e->model->warning.len) log_warn("%.*s", (int)e->model->warning.len, e->model->warning.data);
-    struct unit_options uo = {.n_threads = o->n_threads, .pin = true};
-    TRY_GOTO(unit_open(&e->unit, o->unit ? o->unit : "cpu", &uo, err), fail);
-    unit_driver_of(e->unit)->caps(e->unit, &e->caps);
-    sizes_init(e);
+    TRY_GOTO(engine_units_open(e, err), fail);
+    TRY_GOTO(sizes_init(e, err), fail);
     if (e->n_ctx > e->model->hyper.n_ctx)
         log_warn("a context of %d positions is more than the model was made for (%d)", e->n_ctx, e->model->hyper.n_ctx);
     TRY_GOTO(text_load(e, err), fail);
@@ -255,6 +269,8 @@ enum tern_status tern_engine_open(struct tern_engine **out, const struct tern_en
     e->options.draft_path = NULL;
     e->options.draft_unit = NULL;
     e->options.unit = NULL;
+    e->options.then_unit = NULL;
+    e->options.plan = NULL;
     e->options.shape_format = NULL;
     *out = e;
     return TERN_OK;
@@ -270,8 +286,7 @@ void tern_engine_close(struct tern_engine *e) {
     engine_draft_close(e);
     buf_release(&e->draft.profile_text);
     plan_close(e->plan);
-    if (e->weights) unit_driver_of(e->unit)->weights_free(e->unit, e->weights);
-    unit_close(e->unit);
+    engine_units_close(e);
     jinja_free(e->template_);
     constraint_cache_release(&e->constraints);
     token_trie_free(e->trie);

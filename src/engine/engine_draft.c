@@ -115,6 +115,11 @@ static enum tern_status unit_select(struct tern_engine *e, struct tern_err *err)
     }
     unit_driver_of(d->unit)->caps(d->unit, &caps);
     d->window = MIN(e->window, caps.window_max);
+    struct unit_advice a;
+    TRY(unit_advise(d->unit, d->model, false, &a, err));
+    status = engine_ctx_bound(e, o->draft_unit, &a, err);
+    if (status != TERN_OK) return err_prefix(err, "draft model");
+    engine_pools_size(e);
     return TERN_OK;
 }
 

@@ -43,7 +43,7 @@ void tern_engine_info(const struct tern_engine *e, struct tern_model_info *out) 
     *out = (struct tern_model_info){.name = m->name,
                                     .architecture = m->arch_name,
                                     .format = format_table[m->format_main].name,
-                                    .unit = e->caps.name,
+                                    .unit = e->then_unit ? plan_name(e->plan) : e->caps.name,
                                     .kernels = e->caps.isa,
                                     .numerics = e->numerics_text,
                                     .has_template = e->template_ != NULL,

@@ -68,6 +68,11 @@ struct tern_engine {
     struct unit_weights *weights;
     struct weights_info weights_info;
     struct unit_caps caps;
+    struct unit_advice advice;
+    struct unit *then_unit; // the second of a plan of two, NULL: none
+    struct unit_weights *then_weights;
+    struct unit_caps then_caps;
+    struct unit_advice then_advice;
     struct plan *plan;
     struct tokenizer *tokenizer; // NULL: the model has none (random shapes)
     struct token_trie *trie;     // of the vocabulary, for constraints; NULL until one is opened
@@ -81,6 +86,7 @@ struct tern_engine {
     int32_t eos[ENGINE_EOS_MAX];
     int n_eos;
     char numerics_text[32];
+    char units_text[96];                  // "cpu", "extend(npu:ort, cpu)": with the class it names the arithmetic
     uint64_t bytes_token, n_params_token; // as in struct tern_model_info
     uint64_t load_ns;
 
@@ -128,6 +134,7 @@ struct tern_session {
     struct session_draft draft;
 };
 
+void engine_pools_size(struct tern_engine *e); // blocks and slots of all sessions, by n_ctx
 int engine_blocks_per_session(const struct tern_engine *e);
 int engine_slots_per_session(const struct tern_engine *e);
 // Text of what changes the values of states: model, numerics, layout. False: no memory.
@@ -135,6 +142,13 @@ bool engine_state_identity(const struct tern_engine *e, struct buf *out);
 #define STATE_IDENTITY_MAX 1024
 // NULL in *out: the model has no vocabulary.
 enum tern_status engine_tokenizer_create(struct tokenizer **out, const struct model *m, struct tern_err *err);
+// engine_units.c
+enum tern_status engine_units_open(struct tern_engine *e, struct tern_err *err);  // once the model is there
+enum tern_status engine_units_bound(struct tern_engine *e, struct tern_err *err); // n_ctx by what the units hold
+enum tern_status engine_ctx_bound(struct tern_engine *e, const char *unit, const struct unit_advice *a,
+                                  struct tern_err *err); // the same by one unit, whose name it is
+int engine_window_default(const struct tern_engine *e);
+void engine_units_close(struct tern_engine *e);
 bool engine_is_eos(const struct tern_engine *e, int32_t id);
 // Tells the on_progress callback; TERN_CANCELLED when it says stop.
 // length_record.c

@@ -18,6 +18,7 @@ struct state_header {
 
 bool engine_state_identity(const struct tern_engine *e, struct buf *out) {
     buf_putf(out, "model %s; numerics %s; ", e->model->digest, e->numerics_text);
+    if (strcmp(e->units_text, "cpu") != 0) buf_putf(out, "on %s; ", e->units_text);
     return state_layout_describe(&plan_pool(e->plan)->layout, out) && !out->failed;
 }
 

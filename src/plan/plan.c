@@ -1,9 +1,13 @@
 // The list of plans, what all kinds share (options, the state pool, results of the last run), and dispatch.
 #include "base/base.h"
 #include "plan/plan_int.h"
+#include <stdarg.h>
+#include <stdio.h>
 
 const struct plan_kind *const plan_kinds[] = {
     &plan_whole_kind,
+    &plan_handoff_kind,
+    &plan_extend_kind,
     NULL,
 };
 
@@ -17,9 +21,15 @@ static enum tern_status kind_find(const struct plan_kind **out, const char *name
         buf_release(&names);
         return TERN_OK;
     }
-    err_set(err, TERN_NOT_FOUND, "plan '%s' does not exist; there is: %s", name, names.failed ? "" : names.data);
+    err_set(err, TERN_NOT_FOUND, "plan '%s' does not exist; there are: %s", name, names.failed ? "" : names.data);
     buf_release(&names);
     return TERN_NOT_FOUND;
+}
+
+int plan_kind_units(const char *kind) {
+    const struct plan_kind *k = NULL;
+    if (kind_find(&k, kind, NULL) != TERN_OK) return 0;
+    return k->n_units;
 }
 
 enum tern_status plan_options_check(const struct plan_options *o, struct tern_err *err) {
@@ -48,6 +58,19 @@ enum tern_status plan_open(struct plan **out, const char *kind, const struct pla
     TRY(plan_options_check(o, err));
     if (!k->fits(o, &reason)) return err_set(err, TERN_UNSUPPORTED, "plan %s does not fit: %s", kind, reason);
     return k->open(out, o, err);
+}
+
+void plan_name_set(struct plan *p, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(p->name, sizeof p->name, fmt, args);
+    va_end(args);
+}
+
+bool plan_pool_explain(const struct plan *p, struct buf *out) {
+    char text[24];
+    return buf_putf(out, "  state: %d blocks, %d conv slots, %s\n", p->pool.n_blocks, p->pool.n_slots,
+                    bytes_format(p->pool_bytes, text));
 }
 
 void plan_close(struct plan *p) {
@@ -103,5 +126,5 @@ bool plan_bytes_estimate(const char *kind, const struct plan_options *o, uint64_
     if (state_layout_init(&layout, o->model, o->kv_type, 0, o->model->hyper.n_layers, o->window, NULL) != TERN_OK)
         return true;
     if (!plan_pool_bytes(&layout, o->n_blocks, o->n_slots, &kv, &conv) || !u64_add(kv, conv, state)) return false;
-    return plan_whole_bytes_estimate(o, work);
+    return k->estimate(o, work);
 }

@@ -2,8 +2,8 @@
 // from shared weights), runs one step at a time, and never knows what tokens mean. It speaks to units through unit.h
 // only.
 //
-// `whole` puts every step on one unit. Further kinds (hand-off, co-prefill, split, row split) are rows of the same
-// list.
+// `whole` puts every step on one unit; `handoff` prompts on one and answers on another; `extend` contexts beyond what
+// one unit holds on another. Further kinds are rows of the same list.
 #pragma once
 #include "base/base.h"
 #include "prog/prog.h"
@@ -19,6 +19,7 @@ struct plan_options {
     const struct model *model;
     const struct plan_unit *units;
     int n_units;
+    int first_ctx_max; // extend: positions that units[0] holds before a step (unit_advice); 0: any
     enum prog_class numerics;
     enum op_kv_type kv_type;
     int window;    // rows of the largest step
@@ -32,11 +33,16 @@ struct plan_options {
 };
 struct plan_kind {
     const char *name; // "whole"
+    int n_units;
     // Can these units run it? reason: why not.
     bool (*fits)(const struct plan_options *o, const char **reason);
     enum tern_status (*open)(struct plan **out, const struct plan_options *o, struct tern_err *err);
+    // Adds an upper bound of programs and outputs before anything is compiled; false on overflow. Of what fits.
+    bool (*estimate)(const struct plan_options *o, uint64_t *work);
 };
 extern const struct plan_kind *const plan_kinds[]; // NULL-terminated
+// Units of a kind, by its name; 0: there is no such kind.
+int plan_kind_units(const char *kind);
 enum tern_status plan_open(struct plan **out, const char *kind, const struct plan_options *o, struct tern_err *err);
 void plan_close(struct plan *p); // NULL is fine
 

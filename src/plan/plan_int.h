@@ -30,6 +30,7 @@ enum tern_status plan_pool_init(struct plan *p, const struct plan_options *o, st
 void plan_pool_release(struct plan *p);
 bool plan_pool_bytes(const struct state_layout *l, int n_blocks, int n_slots, uint64_t *kv, uint64_t *conv);
 
-extern const struct plan_kind plan_whole_kind;
-// Upper bound of programs and outputs before anything is compiled.
-bool plan_whole_bytes_estimate(const struct plan_options *o, uint64_t *work);
+void plan_name_set(struct plan *p, const char *fmt, ...) PRINTF_LIKE(2, 3);
+bool plan_pool_explain(const struct plan *p, struct buf *out);
+
+extern const struct plan_kind plan_whole_kind, plan_handoff_kind, plan_extend_kind;

@@ -39,6 +39,13 @@ enum tern_status unit_open(struct unit **out, const char *name, const struct uni
     return d->open(out, &with, err);
 }
 
+enum tern_status unit_advise(const struct unit *u, const struct model *m, bool pack_cache, struct unit_advice *out,
+                             struct tern_err *err) {
+    *out = (struct unit_advice){0};
+    const struct unit_driver *d = unit_driver_of(u);
+    return d->advise ? d->advise(u, m, pack_cache, out, err) : TERN_OK;
+}
+
 void unit_close(struct unit *u) {
     if (u) unit_driver_of(u)->close(u);
 }

@@ -49,6 +49,13 @@ struct weights_info {
     bool from_cache;
     const char *cache_note; // why the cache was not used or not written, or NULL
 };
+// What a unit knows of a model before it has the weights: from measurements of a compiled set, and from the shapes of
+// its programs.
+struct unit_advice {
+    int window;     // rows of the largest step that pays; 0: nothing is known
+    int ctx_max;    // positions that a sequence may have before a step; 0: any
+    char note[160]; // what sets ctx_max, for messages
+};
 struct unit_event {
     uint64_t serial; // of the submission
 };
@@ -65,6 +72,9 @@ struct unit_driver {
     enum tern_status (*open)(struct unit **out, const struct unit_options *o, struct tern_err *err);
     void (*close)(struct unit *u);
     void (*caps)(const struct unit *u, struct unit_caps *out);
+    // NULL: it has nothing to say. pack_cache as in weights_options.
+    enum tern_status (*advise)(const struct unit *u, const struct model *m, bool pack_cache, struct unit_advice *out,
+                               struct tern_err *err);
     // Zeroed memory. buffer_import borrows host memory for the buffer's life (units that cannot: TERN_UNSUPPORTED).
     enum tern_status (*buffer_alloc)(struct unit *u, struct unit_buffer **out, uint64_t bytes, struct tern_err *err);
     enum tern_status (*buffer_import)(struct unit *u, struct unit_buffer **out, void *host, uint64_t bytes,
@@ -117,6 +127,9 @@ extern const struct unit_driver *const unit_drivers[];
 // By name ("cpu", "npu:ane-m1": what follows the colon is the variant); TERN_NOT_FOUND lists the names.
 enum tern_status unit_open(struct unit **out, const char *name, const struct unit_options *o, struct tern_err *err);
 void unit_close(struct unit *u); // NULL is fine
+// What the driver says, or zeros.
+enum tern_status unit_advise(const struct unit *u, const struct model *m, bool pack_cache, struct unit_advice *out,
+                             struct tern_err *err);
 
 // The cache of packed weights (cpu and npu), for `tern cache` (sizes in bytes).
 #define PACK_CACHE_BYTES_DEFAULT (20ull << 30) // limit of the folder; TERN_CACHE_BYTES overrides

@@ -168,6 +168,9 @@ static void test_refusals(void **state) {
     o.draft_unit = "npu:a-rule-set-whose-name-is-longer-than-any-there-is";
     open_refused(&o, "characters");
     o.draft_unit = "npu:fp32";
+    o.n_ctx = 512;
+    open_refused(&o, "unit npu:fp32 holds 256");
+    o.n_ctx = 256;
     o.memory_max = 1 << 20;
     open_refused(&o, "drafter");
 }

@@ -139,7 +139,10 @@ static enum tern_status backend_open(struct npu_backend **out, const struct npu_
         err_prefix(err, "Core AI");
         goto fail;
     }
-    if (o->asset) TRY_GOTO(coreai_asset_check(o->asset, &asset, err), fail);
+    if (o->asset) {
+        TRY_GOTO(coreai_asset_check(o->asset, &asset, err), fail);
+        snprintf(b->base.info.model, sizeof b->base.info.model, "%s", asset.model);
+    }
     snprintf(b->base.info.provider, sizeof b->base.info.provider, "Apple's Linux runtime");
     const char *const argv[] = {b->base.info.library, "-c", script, o->asset ? o->asset : "", NULL};
     struct child_options child = {.argv = argv, .talk = &b->talk};

@@ -93,6 +93,7 @@ static enum tern_status backend_open(struct npu_backend **out, const struct npu_
             err_prefix(err, "Core AI");
             goto fail;
         }
+        snprintf(b->base.info.model, sizeof b->base.info.model, "%s", asset.model);
         b->model = b->load(o->asset, unit, message, sizeof message);
         if (!b->model) {
             status = err_set(err, TERN_UNSUPPORTED, "Core AI: %s: %.400s", o->asset, message);

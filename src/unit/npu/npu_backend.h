@@ -29,6 +29,7 @@ struct npu_backend_info {
     char version[64];
     char provider[64];
     char library[1024]; // file that was loaded
+    char model[65];     // digest of the model that the asset was filled from; "": no asset
 };
 // Where the operations of a compiled list run, as the runtime says.
 struct npu_placement {

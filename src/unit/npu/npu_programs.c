@@ -5,17 +5,45 @@
 #include "unit/npu/npu_unit.h"
 #include "unit/npu/pack_choice.h"
 
-int npu_buckets(const struct model *m, const struct npu_choice *c, int out[NPU_BUCKETS_MAX]) {
-    int64_t ctx = MIN(m->hyper.n_ctx, NPU_CTX_DEFAULT);
+// TERN_NPU_CTX as numbers, each rounded up to a whole block: one is the largest bucket, several are the buckets.
+static enum tern_status buckets_read(const char *text, int out[NPU_BUCKETS_MAX], int *n, struct tern_err *err) {
+    struct str rest = str_from(text);
+    for (*n = 0; *n < NPU_BUCKETS_MAX; ++*n) {
+        size_t len = str_find(rest, STR(","), 0);
+        int64_t v = 0;
+        if (!str_to_i64((struct str){rest.data, MIN(len, rest.len)}, &v) || v < 1 || v > NPU_CTX_MAX) break;
+        out[*n] = int_round_up((int)v, NPU_BLOCK);
+        if (*n > 0 && out[*n] <= out[*n - 1]) break;
+        if (len >= rest.len) {
+            ++*n;
+            return TERN_OK;
+        }
+        rest = (struct str){rest.data + len + 1, rest.len - len - 1};
+    }
+    *n = 0;
+    return err_set(
+        err, TERN_INVALID_ARGUMENT,
+        "TERN_NPU_CTX='%.80s': the positions of the largest program are expected, 1 to %d, or of all, rising "
+        "and at most %d of them (256,1024)",
+        text, NPU_CTX_MAX, NPU_BUCKETS_MAX);
+}
+
+enum tern_status npu_buckets_check(struct tern_err *err) {
     const char *text = env_get("TERN_NPU_CTX");
+    int out[NPU_BUCKETS_MAX], n;
+    return text ? buckets_read(text, out, &n, err) : TERN_OK;
+}
+
+int npu_buckets(const struct model *m, const struct npu_choice *c, int out[NPU_BUCKETS_MAX]) {
+    const char *text = env_get("TERN_NPU_CTX");
+    int last = int_round_up(MIN(m->hyper.n_ctx, NPU_CTX_DEFAULT), NPU_BLOCK), n = 0;
+    if (text && buckets_read(text, out, &n, NULL) == TERN_OK && n > 1) return n;
     if (c && c->n > 0 && !text) {
         for (int i = 0; i < c->n; i++) out[i] = c->buckets[i].bucket;
         return c->n;
     }
-    int64_t asked = 0;
-    if (text && str_to_i64(str_from(text), &asked) && asked > 0) ctx = asked;
-    ctx = MIN(MAX(ctx, NPU_BLOCK), NPU_CTX_MAX);
-    int n = 0, last = int_round_up((int)ctx, NPU_BLOCK);
+    if (n == 1) last = out[0];
+    n = 0;
     for (int t = NPU_BUCKET_FIRST; t < last && n < NPU_BUCKETS_MAX - 1; t *= 2) out[n++] = t;
     out[n++] = last;
     return n;

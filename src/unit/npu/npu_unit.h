@@ -18,7 +18,8 @@
 #define NPU_BUCKETS_MAX 8
 #define NPU_BUCKET_FIRST 256
 #define NPU_KEY_MAX 512
-#define NPU_CTX_DEFAULT 4096 // largest bucket; TERN_NPU_CTX overrides
+#define NPU_ASSET_WINDOW 64  // rows of the largest programs of an asset, whose set has not measured others
+#define NPU_CTX_DEFAULT 4096 // largest bucket; TERN_NPU_CTX overrides, with one or with all of them
 #define NPU_CTX_MAX (NPU_AXIS_MAX - NPU_WINDOW_MAX)
 
 struct unit {
@@ -28,6 +29,8 @@ struct unit {
     enum npu_format format; // asked for; NPU_FORMAT_NONE: by the class
     enum npu_act act;
     char scales[NPU_PATH_MAX]; // file behind the "@" of the variant, else TERN_NPU_SCALES; "": none
+    // Folder of the named set: TERN_NPU_SET, else what holds the asset of TERN_COREAI_ASSET; "": none
+    char set[NPU_PATH_MAX];
     struct team *team;
     int n_threads;
     char detail[320], named[192]; // for people; without what a set chose
@@ -93,7 +96,9 @@ enum tern_status npu_program_compile(struct unit *u, struct unit_program **out, 
                                      struct unit_weights *w, struct tern_err *err);
 void npu_program_free(struct unit *u, struct unit_program *p);
 bool npu_program_estimate(const struct unit *u, const struct prog *p, uint64_t *bytes);
-// Buckets of a model on this machine, rising: those of its set (NULL: none), else powers of two up to TERN_NPU_CTX.
+// Buckets of a model on this machine, rising: those that TERN_NPU_CTX lists, else those of its set (NULL: none), else
+// powers of two up to TERN_NPU_CTX.
+enum tern_status npu_buckets_check(struct tern_err *err); // is TERN_NPU_CTX understood?
 int npu_buckets(const struct model *m, const struct npu_choice *c, int out[NPU_BUCKETS_MAX]);
 // The list of a program for a bucket; its name tells window, bucket and form ("argmax_64_256").
 enum tern_status npu_program_list(struct npu_list **out, const struct prog *p, struct npu_store *s,
@@ -134,7 +139,9 @@ void npu_commit(const struct unit_program *p, const struct step *s);
 bool npu_remote_is(const char *variant); // does it begin with a back end's name?
 enum tern_status npu_remote_open(struct unit *u, const char *variant, int n_threads, struct tern_err *err);
 void npu_remote_close(struct unit *u);
-const char *npu_backend_label(const struct unit *u); // "ort", or the rule set
+const char *npu_backend_label(const struct unit *u); // "ort", or the rule set; what its sets are made for
+// An asset that the runtime opened must be of this model.
+enum tern_status npu_remote_check(const struct unit *u, const struct model *m, struct tern_err *err);
 uint64_t npu_remote_bytes(const struct npu_list *l); // of its inputs and outputs, for the back end
 enum tern_status npu_remote_make(struct unit *u, struct npu_variant *v, struct tern_err *err);
 void npu_remote_free(struct unit *u, struct npu_variant *v);

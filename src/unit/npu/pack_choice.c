@@ -131,15 +131,15 @@ const char *npu_set_dir(const struct model *m, const char *backend, char *out, s
     return out;
 }
 
-enum tern_status npu_choice_load(struct npu_choice *c, const struct model *m, const char *backend,
+enum tern_status npu_choice_load(struct npu_choice *c, const struct model *m, const char *backend, const char *named,
                                  struct tern_err *err) {
-    const char *named = env_get("TERN_NPU_SET");
     char dir[PATH_LEN_MAX], path[PATH_LEN_MAX + 32];
     struct os_stat st;
     struct buf text;
     *c = (struct npu_choice){0};
+    if (named && !named[0]) named = NULL;
     if (named && strlen(named) >= sizeof dir)
-        return err_set(err, TERN_INVALID_ARGUMENT, "TERN_NPU_SET: '%s' is too long for a path", named);
+        return err_set(err, TERN_INVALID_ARGUMENT, "the set '%s' is too long for a path", named);
     if (named)
         snprintf(dir, sizeof dir, "%s", named);
     else if (!npu_set_dir(m, backend, dir, sizeof dir)[0])
@@ -153,7 +153,7 @@ enum tern_status npu_choice_load(struct npu_choice *c, const struct model *m, co
         status = err_set(err, TERN_MISMATCH, "%s: made of another model (%.12s…) than %s (%.12s…)", path, c->model,
                          m->name, m->digest);
     buf_release(&text);
-    if (status == TERN_OK && strcmp(c->backend, backend) != 0) c->n = 0; // its times are of another back end
+    if (status == TERN_OK && strcmp(c->backend, backend) != 0) c->n = c->window = 0; // its times are of another one
     if (status != TERN_OK) *c = (struct npu_choice){0};
     return status;
 }

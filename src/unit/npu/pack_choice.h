@@ -4,6 +4,7 @@
 #include "unit/npu/npu_unit.h"
 
 #define NPU_SET_PROGRAMS "programs.json"
+#define NPU_SET_ASSET "model.aimodel" // of back end coreai
 #define NPU_SET_VERSION 2
 #define NPU_CHUNKS 8 // of the second form of attention
 
@@ -12,8 +13,9 @@
 enum tern_status npu_choice_parse(struct npu_choice *c, struct str text, const char *name, struct tern_err *err);
 // The set's folder in the cache: "" when there is no cache.
 const char *npu_set_dir(const struct model *m, const char *backend, char *out, size_t cap);
-// Of a named set (TERN_NPU_SET), which must be of this model, or of the cache's when it is there; else no choice.
-enum tern_status npu_choice_load(struct npu_choice *c, const struct model *m, const char *backend,
+// Of a named set's folder, which must be of this model, or (named "" or NULL) of the cache's when it is there; else no
+// choice. Of a set of another back end nothing is used.
+enum tern_status npu_choice_load(struct npu_choice *c, const struct model *m, const char *backend, const char *named,
                                  struct tern_err *err);
 // Chunks of the bucket's attention: forced by TERN_NPU_CHUNKS, else as chosen, else 1.
 int npu_choice_chunks(const struct npu_choice *c, int bucket, int window);

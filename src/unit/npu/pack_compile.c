@@ -1,8 +1,9 @@
 // Sets: a model's programs compiled ahead for a back end, its weights packed, and what was measured and chosen.
 //
-// A set holds what the engine asks for: windows of 32 and 64 rows, without a head, with argmax and with logits, for
-// each bucket. Attention is timed in both forms, plain and in chunks, and each bucket takes the cheaper; windows of 32,
-// 64, 96 and 128 rows are timed as steps that verify a tree, and the one with most accepted tokens a second is named.
+// A set holds what the engine asks for: windows of 32 and 64 rows and the chosen one, without a head, with argmax and
+// with logits, for each bucket. Attention is timed in both forms, plain and in chunks, and each bucket takes the
+// cheaper; windows of 32, 64, 96 and 128 rows are timed as steps that verify a tree, and the one with most accepted
+// tokens a second is that of the engine, unless --window names another.
 // Weights are the pack that the engine maps (npu_pack.c). What is made depends on nothing but the model, the lists and
 // the runtime: their digest is the key in programs.json, and a folder with that key is not made again.
 #include "unit/npu/coreai_int.h"
@@ -15,7 +16,7 @@
 
 #define PATH_LEN_MAX 4096
 #define SET_WINDOW 64 // of chunk measurements
-#define SET_LISTS_MAX (6 * NPU_BUCKETS_MAX)
+#define SET_LISTS_MAX (9 * NPU_BUCKETS_MAX)
 #define SET_RUNS 3         // the fastest is reported; one of the evaluator and of Apple's interpreter
 #define CHUNKS_MARGIN 1.05 // what is not measurably cheaper does not change the bits
 #define MANIFEST_MAX ((size_t)16 << 20)
@@ -39,7 +40,7 @@ struct set {
     struct npu_scales scales;
     struct npu_pack pack;
     struct npu_store *store;
-    struct prog *progs[4][3]; // [windows][gives]; of windows above 64 argmax alone
+    struct prog *progs[4][3]; // [windows][gives]
     struct npu_list *lists[SET_LISTS_MAX];
     struct npu_compiled *open[SET_LISTS_MAX]; // kept where weights are shared, to know their memory
     int n_lists;
@@ -73,8 +74,7 @@ static enum tern_status progs_build(struct set *c) {
                                      .window = windows[w],
                                      .n_out_max = gives[g].outputs ? -1 : 0,
                                      .outputs = gives[g].outputs};
-            if (windows[w] <= SET_WINDOW || gives[g].outputs == PROG_OUT_ARGMAX)
-                TRY(prog_build(&c->progs[w][g], c->m, &spec, c->err));
+            TRY(prog_build(&c->progs[w][g], c->m, &spec, c->err));
         }
     return TERN_OK;
 }
@@ -88,12 +88,14 @@ static void lists_free(struct set *c) {
     c->n_lists = 0;
 }
 
-// Every program of the set, over the store that is there.
+// Every program of the set, over the store that is there: of the windows that the engine uses, which are those up to 64
+// rows and the chosen one.
 static enum tern_status lists_make(struct set *c) {
     lists_free(c);
     for (int b = 0; b < c->n_buckets; b++)
-        for (int w = 0; windows[w] <= SET_WINDOW; w++)
+        for (int w = 0; w < N_WINDOWS; w++)
             for (int g = 0; g < N_GIVES; g++) {
+                if (windows[w] > SET_WINDOW && windows[w] != c->choice.window) continue;
                 int chunks = npu_choice_chunks(&c->choice, c->buckets[b], windows[w]);
                 TRY(npu_program_list(&c->lists[c->n_lists], c->progs[w][g], c->store, &c->scales, c->buckets[b], chunks,
                                      c->err));
@@ -110,7 +112,7 @@ static enum tern_status key_make(struct set *c) {
     struct buf json;
     struct sha256 s;
     uint8_t digest[32];
-    const char *const parts[] = {"tern npu set 2", c->m->digest, label(c), info->version, info->provider};
+    const char *const parts[] = {"tern npu set 3", c->m->digest, label(c), info->version, info->provider};
     buf_init(&json, COREAI_TEMPLATE_TEXT_MAX);
     if (!npu_lists_json(&json, (const struct npu_list *const *)c->lists, c->n_lists)) {
         buf_release(&json);
@@ -435,7 +437,7 @@ static enum tern_status asset_make(struct set *c, char asset[PATH_LEN_MAX]) {
     struct os_stat st;
     TRY(path_join(dir, c->dir, "template", c->err));
     if (c->o->template_dir) snprintf(dir, sizeof dir, "%s", c->o->template_dir);
-    TRY(path_join(asset, c->dir, "model.aimodel", c->err));
+    TRY(path_join(asset, c->dir, NPU_SET_ASSET, c->err));
     TRY(path_join(text, dir, "template.json", c->err));
     if (!os_stat_get(&st, text))
         return err_set(c->err, TERN_NOT_FOUND,
@@ -468,10 +470,21 @@ static enum tern_status set_dir_make(struct set *c) {
     return os_mkdirs(c->dir, c->err);
 }
 
+// Where nothing is measured (Apple's interpreter tells nothing of an engine): the window and the form that the lists
+// were made with.
+static void choice_plain(struct set *c) {
+    c->choice.window = SET_WINDOW;
+    c->choice.n = c->n_buckets;
+    for (int b = 0; b < c->n_buckets; b++)
+        c->choice.buckets[b] = (struct npu_choice_bucket){.bucket = c->buckets[b], .chunks = 1};
+    note(c, "not measured here: windows up to %d rows, plain attention in all buckets", SET_WINDOW);
+}
+
 static enum tern_status set_run(struct set *c, bool *was_there) {
     char asset[PATH_LEN_MAX], text[128];
     const char *scales = env_get("TERN_NPU_SCALES");
     TRY(npu_lower_check(c->m, c->err));
+    TRY(npu_buckets_check(c->err));
     TRY(npu_calibration_create(&c->calibration, c->m->hyper.n_layers, c->err));
     if (scales) TRY(npu_scales_read(c->calibration, scales, &c->scales, c->err));
     TRY(progs_build(c));
@@ -488,6 +501,7 @@ static enum tern_status set_run(struct set *c, bool *was_there) {
     lists_free(c);
     TRY(weights_open(c));
     if (c->driver == &npu_coreai_backend) { // the runtime opens what is filled now
+        choice_plain(c);
         TRY(lists_make(c));
         TRY(asset_make(c, asset));
         TRY(backend_start(c, asset));

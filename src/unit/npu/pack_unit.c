@@ -2,6 +2,7 @@
 // the evaluator's unit; what runs a list is the runtime. Inputs are made in the evaluator's float memory and rounded to
 // fp16 on the way in, results go back to where the evaluator would have put them, so there is one driver for all.
 #include "unit/npu/npu_unit.h"
+#include "unit/npu/pack_choice.h"
 #include <stdio.h>
 
 struct npu_remote {
@@ -21,6 +22,27 @@ bool npu_remote_is(const char *variant) {
     return npu_backend_find(&d, name, NULL) == TERN_OK;
 }
 
+// The asset that is named, else that of the named set; and a set where only its asset is named.
+static enum tern_status asset_find(struct unit *u, struct npu_backend_options *o, char *path, size_t cap,
+                                   struct tern_err *err) {
+    struct os_stat st;
+    if (!o->asset && u->set[0]) {
+        (void)snprintf(path, cap, "%s/" NPU_SET_ASSET, u->set);
+        o->asset = path;
+    }
+    if (!o->asset)
+        return err_set(err, TERN_INVALID_ARGUMENT,
+                       "npu unit: Core AI runs programs compiled before: TERN_NPU_SET=DIR names what "
+                       "`tern compile --npu --backend coreai -o DIR` wrote");
+    if (u->set[0]) return TERN_OK;
+    size_t n = strlen(o->asset);
+    while (n > 0 && o->asset[n - 1] == '/') n--;
+    while (n > 0 && o->asset[n - 1] != '/') n--;
+    if (n == 0 || (size_t)snprintf(path, cap, "%.*s" NPU_SET_PROGRAMS, (int)n, o->asset) >= cap) return TERN_OK;
+    if (n <= sizeof u->set && os_stat_get(&st, path) && st.is_file) (void)snprintf(u->set, n, "%s", o->asset);
+    return TERN_OK;
+}
+
 enum tern_status npu_remote_open(struct unit *u, const char *variant, int n_threads, struct tern_err *err) {
     char name[32];
     size_t n = strcspn(variant, ":");
@@ -31,11 +53,8 @@ enum tern_status npu_remote_open(struct unit *u, const char *variant, int n_thre
     memcpy(name, variant, n); // npu_remote_is found it, so it fits
     name[n] = 0;
     TRY(npu_backend_find(&u->remote_driver, name, err));
-    if (u->remote_driver->needs_asset && !o.asset)
-        return err_set(
-            err, TERN_INVALID_ARGUMENT,
-            "npu unit: Core AI runs programs compiled before: TERN_COREAI_ASSET=DIR/model.aimodel names what "
-            "`tern compile --npu --backend coreai -o DIR` wrote");
+    char asset[NPU_PATH_MAX + 16];
+    if (u->remote_driver->needs_asset) TRY(asset_find(u, &o, asset, sizeof asset, err));
     TRY(u->remote_driver->open(&u->remote, &o, err));
     enum tern_status status = npu_opener_create(&u->opener, u, err);
     if (status != TERN_OK) {
@@ -47,7 +66,20 @@ enum tern_status npu_remote_open(struct unit *u, const char *variant, int n_thre
     return TERN_OK;
 }
 
-const char *npu_backend_label(const struct unit *u) { return u->remote ? u->remote_driver->name : u->rules->name; }
+// Sets of assets are made by back end coreai, whoever runs them.
+const char *npu_backend_label(const struct unit *u) {
+    if (!u->remote) return u->rules->name;
+    return u->remote_driver->needs_asset ? npu_coreai_backend.name : u->remote_driver->name;
+}
+
+enum tern_status npu_remote_check(const struct unit *u, const struct model *m, struct tern_err *err) {
+    const char *filled = u->remote ? npu_backend_base_of(u->remote)->info.model : "";
+    if (!filled[0] || strcmp(filled, m->digest) == 0) return TERN_OK;
+    return err_set(err, TERN_MISMATCH,
+                   "npu unit: the asset was filled from another model (%.12s…) than %s (%.12s…); "
+                   "`tern compile --npu --backend coreai -o DIR -m MODEL` fills one for it",
+                   filled, m->name, m->digest);
+}
 
 void npu_remote_close(struct unit *u) {
     npu_opener_free(u->opener);

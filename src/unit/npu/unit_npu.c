@@ -70,8 +70,15 @@ static enum tern_status npu_open(struct unit **out, const struct unit_options *o
     u->host.base.driver = &unit_npu_driver;
     u->kernels = npu_kernels_get(o->isa ? o->isa : env_get("TERN_CPU"));
     struct team_options team = {.n_threads = o->n_threads, .pin = o->pin};
+    const char *set = env_get("TERN_NPU_SET");
     enum tern_status status;
     bool is_remote = npu_remote_is(o->variant);
+    if (set && strlen(set) >= sizeof u->set) {
+        status = err_set(err, TERN_INVALID_ARGUMENT, "TERN_NPU_SET: '%s' is too long for a path", set);
+        goto fail;
+    }
+    if (set) memcpy(u->set, set, strlen(set) + 1);
+    TRY_GOTO(npu_buckets_check(err), fail);
     TRY_GOTO(rules_choose(u, is_remote ? NULL : o->variant, err), fail);
     TRY_GOTO(team_create(&u->team, &team, err), fail);
     u->n_threads = team_size(u->team);
@@ -110,6 +117,21 @@ static void npu_caps(const struct unit *u, struct unit_caps *out) {
                               .window_max = NPU_WINDOW_MAX};
 }
 
+// The window that a set's measurements chose, and the largest bucket.
+static enum tern_status npu_advise(const struct unit *u, const struct model *m, bool pack_cache,
+                                   struct unit_advice *out, struct tern_err *err) {
+    struct npu_choice c = {0};
+    int buckets[NPU_BUCKETS_MAX];
+    if (pack_cache) TRY(npu_choice_load(&c, m, npu_backend_label(u), u->set, err));
+    out->window = c.window > 0 ? c.window : u->remote && u->remote_driver->needs_asset ? NPU_ASSET_WINDOW : 0;
+    if (m->hyper.bidirectional) return TERN_OK; // texts are one step each
+    int n = npu_buckets(m, &c, buckets);
+    out->ctx_max = buckets[n - 1];
+    (void)snprintf(out->note, sizeof out->note, "its largest program; %s makes larger ones, up to %d",
+                   c.n > 0 ? "`tern compile --npu` with a larger TERN_NPU_CTX" : "TERN_NPU_CTX", NPU_CTX_MAX);
+    return TERN_OK;
+}
+
 // ------------------------------------------------------------------------------------------------------------- weights
 
 static void npu_weights_free(struct unit *u, struct unit_weights *w) {
@@ -130,7 +152,7 @@ static void npu_weights_free(struct unit *u, struct unit_weights *w) {
 // The store of the weights: over a named set, else over the cache's pack, else made in memory.
 static enum tern_status store_open(struct unit *u, struct unit_weights *w, enum npu_format format,
                                    const struct weights_options *o, struct weights_info *info, struct tern_err *err) {
-    const char *set = o->pack_cache ? env_get("TERN_NPU_SET") : NULL; // else tensors may differ from the file's
+    const char *set = o->pack_cache && u->set[0] ? u->set : NULL; // else tensors may differ from the file's
     char path[PATH_LEN_MAX];
     bool made = false;
     TRY(npu_pack_init(&w->pack, w->model, format, &w->scales, err));
@@ -138,10 +160,10 @@ static enum tern_status store_open(struct unit *u, struct unit_weights *w, enum 
     // A drafter beside the model is not in its set.
     if (set && !w->model->drafter) {
         if ((size_t)snprintf(path, sizeof path, "%s/" NPU_SET_FILE, set) >= sizeof path)
-            return err_set(err, TERN_INVALID_ARGUMENT, "TERN_NPU_SET: '%s' is too long for a path", set);
+            return err_set(err, TERN_INVALID_ARGUMENT, "the set '%s' is too long for a path", set);
         enum tern_status status = npu_pack_open(&w->pack, path, err);
         if (status != TERN_OK) {
-            err_prefix(err, "npu unit: TERN_NPU_SET holds no set of %s (%s); `tern compile --npu -o DIR` makes one",
+            err_prefix(err, "npu unit: '%s' holds no set of %s (%s); `tern compile --npu -o DIR` makes one", set,
                        w->model->name, npu_format_name(format));
             return status;
         }
@@ -162,6 +184,7 @@ static enum tern_status npu_weights_import(struct unit *u, struct unit_weights *
     if (!info) info = &unused;
     *info = (struct weights_info){0};
     TRY(npu_lower_check(m, err));
+    TRY(npu_remote_check(u, m, err));
     if (o->numerics == PROG_CLASS_BF16)
         return err_set(err, TERN_UNSUPPORTED, "npu unit: no class bf16: engines compute in fp16; use int8 or fp32");
     struct unit_weights *w = mem_calloc(1, sizeof(*w));
@@ -181,7 +204,7 @@ static enum tern_status npu_weights_import(struct unit *u, struct unit_weights *
     TRY_GOTO(npu_calibration_create(&w->calibration, m->hyper.n_layers, err), fail);
     if (u->scales[0]) TRY_GOTO(npu_scales_read(w->calibration, u->scales, &w->scales, err), fail);
     TRY_GOTO(store_open(u, w, format, o, info, err), fail);
-    if (o->pack_cache) TRY_GOTO(npu_choice_load(&w->choice, m, npu_backend_label(u), err), fail);
+    if (o->pack_cache) TRY_GOTO(npu_choice_load(&w->choice, m, npu_backend_label(u), u->set, err), fail);
     detail_make(u, &w->choice);
     if (o->on_progress && !o->on_progress(o->on_progress_arg, m->n_bytes_file, m->n_bytes_file)) {
         status = err_set(err, TERN_CANCELLED, "npu unit: the import of %s was cancelled", m->name);
@@ -261,6 +284,7 @@ const struct unit_driver unit_npu_driver = {
     .open = npu_open,
     .close = npu_close,
     .caps = npu_caps,
+    .advise = npu_advise,
     .buffer_alloc = host_buffer_alloc,
     .buffer_import = host_buffer_import,
     .buffer_free = host_buffer_free,

@@ -320,7 +320,7 @@ static void test_refused_options(void **state) {
     TRY_WITH(TERN_UNSUPPORTED, "it runs on one unit", (o.units = two, o.n_units = 2));
     TRY_WITH(TERN_INVALID_ARGUMENT, "weights", o.numerics = PROG_CLASS_FP32);
     assert_int_equal(plan_open(&p, "none", &g->o, &err), TERN_NOT_FOUND);
-    assert_non_null(strstr(err.message, "there is: whole"));
+    assert_non_null(strstr(err.message, "there are: whole"));
     uint64_t work = 1, pools = 1;
     assert_true(plan_bytes_estimate("none", &g->o, &work, &pools));
     assert_int_equal(work + pools, 0);
