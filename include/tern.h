@@ -186,6 +186,10 @@ TERN_API int64_t tern_detokenize(const struct tern_engine *e, const int32_t *ids
 TERN_API int64_t tern_template_render(const struct tern_engine *e, struct tern_str messages_json,
                                       struct tern_str tools_json /* may be empty */, bool add_generation_prompt,
                                       char *out, size_t cap, struct tern_err *err);
+struct tern_request_options;
+// Tokens of the prompt that a request with these options has; or a negative tern_status.
+TERN_API int64_t tern_prompt_count(const struct tern_engine *e, const struct tern_request_options *prompt,
+                                   struct tern_err *err);
 
 // ---------------------------------------------------------------------------------------------------------- encoders
 
@@ -303,6 +307,7 @@ struct tern_request_options {
     size_t n_prompt_ids;
     struct tern_str messages_json; // used when not empty
     struct tern_str tools_json;
+    struct tern_str template_json; // JSON object of further variables of the template ("enable_thinking"), or empty
     bool reuse_prefix; // keep the session's state where the new tokens begin like the old ones (default true)
     bool append;       // the prompt continues the session's tokens as they are (no BOS, nothing reused or dropped)
 

@@ -107,9 +107,10 @@ struct sample_opts {
     struct tern_request_options request;
     struct opt_texts stop;
     int max_tokens;
+    bool no_think;
 };
 void sample_opts_init(struct sample_opts *o);
-#define SAMPLE_OPTS_N 14
+#define SAMPLE_OPTS_N 15
 void sample_opts_table(struct sample_opts *o, struct opt table[SAMPLE_OPTS_N]);
 void sample_opts_apply(struct sample_opts *o); // texts into the request, after parsing
 

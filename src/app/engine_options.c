@@ -162,6 +162,8 @@ void sample_opts_table(struct sample_opts *o, struct opt table[SAMPLE_OPTS_N]) {
         {"--stop", 0, "TEXT", OPT_TEXTS, &o->stop, 0, 0,
          "end the answer before this text (may be given up to 16 times)"},
         {"--ignore-eos", 0, NULL, OPT_FLAG, &r->ignore_eos, 0, 0, "go on after the end token"},
+        {"--no-think", 0, NULL, OPT_FLAG, &o->no_think, 0, 0,
+         "answers without thoughts, of models whose template can ask for them"},
         {"--logprobs", 0, "N", OPT_INT, &r->n_logprobs, 0, TERN_TOP_LOGPROBS_MAX,
          "with --json: log-probabilities, and N alternatives"},
         {0}};
@@ -169,7 +171,9 @@ void sample_opts_table(struct sample_opts *o, struct opt table[SAMPLE_OPTS_N]) {
 }
 
 void sample_opts_apply(struct sample_opts *o) {
+    static const char no_think[] = "{\"enable_thinking\":false,\"thinking\":false}";
     o->request.n_max = o->max_tokens;
+    if (o->no_think) o->request.template_json = (struct tern_str){no_think, sizeof no_think - 1};
     for (int i = 0; i < o->stop.n; i++) o->request.stop[i] = o->stop.items[i];
     o->request.n_stop = o->stop.n;
 }

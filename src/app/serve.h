@@ -202,6 +202,8 @@ void serve_reply_stream(struct net_request *r, const char *type, const char *pin
 
 // ------------------------------------------------------------------------------------------------------ reading fields
 
+enum serve_tristate { SERVE_UNSAID, SERVE_NO, SERVE_YES };
+
 // One generation as a client asks for it, whatever the wire format. Strings and raws are views of the request's body or
 // live in the arena.
 struct serve_ask {
@@ -221,6 +223,9 @@ struct serve_ask {
     struct tern_logit_bias *bias;
     int n_bias;
     enum tern_priority priority;
+    enum serve_tristate think, keep_thoughts; // serve_think.c
+    const char *effort;                       // NULL: not said
+    struct str thinking_type;
     void *extra; // a format's own
 };
 #define SERVE_UNSET INT64_MIN // of the integers above
@@ -283,7 +288,13 @@ void serve_ask_release(struct serve_ask *a);
 // a->fault says what is wrong. prefix: for names in messages, "options." or "".
 bool serve_fields_read(struct serve_ask *a, struct str object, const char *prefix, const struct serve_field *fields);
 // take() functions shared by formats.
-bool serve_take_stop(struct serve_ask *a, struct str raw, const char *name); // a string or a list of them
+bool serve_take_stop(struct serve_ask *a, struct str raw, const char *name);     // a string or a list of them
+bool serve_take_effort(struct serve_ask *a, struct str raw, const char *name);   // "none", "low" …
+bool serve_take_think(struct serve_ask *a, struct str raw, const char *name);    // true, false or an effort
+bool serve_take_thinking(struct serve_ask *a, struct str raw, const char *name); // {"type": "disabled"} …
+bool serve_take_template_values(struct serve_ask *a, struct str raw, const char *name);
+// What was said of these, as the request's template_json; empty: nothing.
+struct str serve_template_values(struct serve_ask *a);
 bool serve_take_logit_bias(struct serve_ask *a, struct str raw, const char *name);
 bool serve_take_stream_options(struct serve_ask *a, struct str raw, const char *name);
 bool serve_bad(struct serve_ask *a, const char *param, const char *fmt, ...) PRINTF_LIKE(3, 4); // 400; returns false

@@ -306,6 +306,7 @@ static enum tern_status choice_submit(struct serve_answer *a, struct serve_choic
     o.tenant = serve_str(str_from(call->tenant));
     o.request.messages_json = serve_str(p->messages);
     o.request.tools_json = serve_str(p->tools);
+    o.request.template_json = a->request.template_json;
     o.request.parse_tools = p->tools.len > 0;
     o.request.prompt = serve_str(p->text);
     o.request.prompt_special = p->special;

@@ -1,7 +1,7 @@
 // POST /v1/messages and /v1/messages/count_tokens: Anthropic's wire format. serve_anthropic_wire.c writes the answers.
 //
 // Blocks become messages: a tool's results are messages of their own, in the order they came; a user's texts are one
-// message; an assistant's texts and calls are one. `thinking` and `metadata` ask for nothing that could be done here.
+// message; an assistant's texts and calls are one. `metadata` asks for nothing that could be done here.
 #include "base/base.h"
 #include "serve_anthropic.h"
 
@@ -160,6 +160,7 @@ static const struct serve_field fields[] = {
     SERVE_FIELD("stream", SERVE_FIELD_BOOL, stream, 0, 0),
     SERVE_FIELD("tools", SERVE_FIELD_RAW, tools, 0, 0),
     SERVE_FIELD("tool_choice", SERVE_FIELD_RAW, tool_choice, 0, 0),
+    {"thinking", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_thinking, 0},
     {"mcp_servers", SERVE_FIELD_REFUSE, 0, 0, 0, 0, "the server connects to no other server"},
     {"container", SERVE_FIELD_REFUSE, 0, 0, 0, 0, "the server runs nothing"},
     {0}};
@@ -176,16 +177,16 @@ static bool request_read(struct serve *s, struct net_request *r, struct serve_as
     return ok && serve_model_check(s, r, a->model);
 }
 
-// The rendered conversation, counted; negative: a status.
-static int64_t prompt_count(const struct serve_model *m, const struct serve_ask *a, struct tern_err *err) {
-    const struct tern_str messages = serve_str(a->messages), tools = serve_str(a->tools);
-    int64_t n = tern_template_render(m->engine, messages, tools, true, NULL, 0, err);
-    char *text = n >= 0 ? mem_alloc((size_t)n + 1) : NULL;
-    if (n >= 0 && !text) n = err_set(err, TERN_NO_MEMORY, "no memory for the prompt");
-    if (n >= 0) n = tern_template_render(m->engine, messages, tools, true, text, (size_t)n, err);
-    if (n >= 0) n = tern_tokenize(m->engine, (struct tern_str){text, (size_t)n}, false, true, NULL, 0, err);
-    mem_free(text);
-    return n;
+// The conversation's tokens; negative: a status.
+static int64_t prompt_count(const struct serve *s, const struct serve_model *m, struct serve_ask *a,
+                            struct tern_err *err) {
+    struct tern_request_options prompt;
+    const struct str values = serve_template_values(a);
+    tern_request_options_default(&prompt);
+    prompt.messages_json = serve_str(a->messages);
+    prompt.tools_json = serve_str(a->tools);
+    prompt.template_json = values.len > 0 ? serve_str(values) : s->sample.request.template_json;
+    return tern_prompt_count(m->engine, &prompt, err);
 }
 
 void serve_messages(struct serve *s, struct net_request *r) {
@@ -203,7 +204,7 @@ void serve_messages(struct serve *s, struct net_request *r) {
         serve_answer_free(a);
         return;
     }
-    if (a->streams) bits->n_prompt = MAX(prompt_count(a->m, &a->ask, NULL), 0); // its first event tells it
+    if (a->streams) bits->n_prompt = MAX(prompt_count(s, a->m, &a->ask, NULL), 0); // its first event tells it
     const struct serve_prompt prompt = {.messages = a->ask.messages, .tools = a->ask.tools};
     serve_answer_start(a, &prompt, 1);
 }
@@ -214,7 +215,7 @@ void serve_count_tokens(struct serve *s, struct net_request *r) {
     struct tern_err err = {0};
     serve_ask_init(&a, s);
     const bool ok = request_read(s, r, &a);
-    const int64_t n = ok ? prompt_count(serve_model_of(s, r), &a, &err) : 0;
+    const int64_t n = ok ? prompt_count(s, serve_model_of(s, r), &a, &err) : 0;
     serve_ask_release(&a);
     if (!ok) return;
     if (n < 0) {

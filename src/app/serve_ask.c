@@ -1,9 +1,10 @@
 // From fields to a request of the engine: the operator's defaults, then what the client asks, checked one against the
 // other. What cannot be done is refused by name; nothing is dropped in silence.
 #include "base/base.h"
-#include "serve.h"
+#include "serve_parts.h"
 
 #include <math.h>
+#include <stdio.h>
 
 void serve_ask_init(struct serve_ask *a, const struct serve *s) {
     const struct tern_request_options *r = &s->sample.request;
@@ -68,11 +69,25 @@ static bool lengths_set(struct serve_answer *sa) {
     return true;
 }
 
+// Tools are functions: what another kind ("custom", "web_search") asks for is not done, so it is not offered.
+static bool tool_check(void *arg, struct str raw, int i) {
+    static const struct serve_field fields[] = {SERVE_FIELD("type", SERVE_FIELD_STR, system, 0, 0), {0}};
+    struct serve_ask *a = arg, f = {.arena = a->arena};
+    char prefix[32];
+    snprintf(prefix, sizeof prefix, "tools[%d].", i);
+    const bool ok = serve_fields_read(&f, raw, prefix, fields);
+    a->arena = f.arena;
+    if (!ok) return a->fault = f.fault, false;
+    if (f.system.len == 0 || str_eqz(f.system, "function")) return true;
+    return serve_bad(a, "tools", "tools[%d].type is '%.*s', but only functions can be called", i,
+                     (int)MIN(f.system.len, SERVE_NAME_SHOWN_MAX), f.system.data);
+}
+
 // An empty list, as some clients send it, offers nothing.
 static bool tools_check(struct serve_ask *a) {
     if (a->tools.len > 0 && !list_check(a, a->tools, "tools", SERVE_TOOLS_MAX)) return false;
     if (a->tools.len > 0 && list_len(a->tools) == 0) a->tools = (struct str){0};
-    return true;
+    return a->tools.len == 0 || serve_list_each(a, a->tools, "tools", SERVE_TOOLS_MAX, tool_check, a);
 }
 
 static bool logprobs_set(struct serve_answer *sa) {
@@ -103,6 +118,8 @@ bool serve_answer_prepare(struct serve_answer *sa) {
         serve_fail(sa->r, &a->fault);
         return false;
     }
+    const struct str values = serve_template_values(a);
+    r->template_json = values.len > 0 ? serve_str(values) : sa->s->sample.request.template_json;
     r->temperature = a->temperature;
     r->top_k = (int)MIN(a->top_k, INT32_MAX);
     r->top_p = a->top_p;

@@ -13,6 +13,8 @@ static const struct serve_field fields[] = {
     SERVE_FIELD("max_completion_tokens", SERVE_FIELD_INT, max_completion_tokens, 1, 9e15),
     SERVE_FIELD("logprobs", SERVE_FIELD_BOOL, logprobs, 0, 0),
     SERVE_FIELD("top_logprobs", SERVE_FIELD_INT, top_logprobs, 0, TERN_TOP_LOGPROBS_MAX),
+    {"reasoning_effort", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_effort, 0},
+    {"chat_template_kwargs", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_template_values, 0},
     SERVE_FIELD("return_progress", SERVE_FIELD_BOOL, return_progress, 0, 0),
     {"functions", SERVE_FIELD_REFUSE, 0, 0, 0, 0, "the old form of tools is not read; use tools"},
     {"function_call", SERVE_FIELD_REFUSE, 0, 0, 0, 0, "the old form of tool_choice is not read; use tool_choice"},

@@ -101,14 +101,17 @@ static bool tool_choice_read(struct serve_ask *a, bool *forced, struct str *name
     bool named = c.data[0] == '{';
     if (!named && !str_eqz(c, "\"required\""))
         return serve_bad(a, "tool_choice",
-                         "tool_choice is \"none\", \"auto\", \"required\" or an object with a function");
+                         "tool_choice is \"none\", \"auto\", \"required\" or "
+                         "{\"type\": \"function\", \"function\": {\"name\": …}}");
     if (a->tools.len == 0) return serve_bad(a, "tool_choice", "tool_choice asks for a call, but there are no tools");
     struct serve_ask f = {.arena = a->arena};
     bool ok = !named || serve_fields_read(&f, c, "tool_choice.", fields);
     if (ok && f.input.len > 0) ok = serve_fields_read(&f, f.input, "tool_choice.function.", fields + 1);
     a->arena = f.arena;
     if (!ok) return a->fault = f.fault, false;
-    if (named && f.model.len == 0) return serve_bad(a, "tool_choice", "tool_choice names no function");
+    if (named && f.model.len == 0)
+        return serve_bad(a, "tool_choice",
+                         "tool_choice names no function: {\"type\": \"function\", \"function\": {\"name\": …}}");
     *forced = true;
     *name = f.model;
     return true;

@@ -81,8 +81,11 @@ static bool origin_allowed(const struct serve *s, const struct net_request *r, s
 
 // ------------------------------------------------------------------------------------------------------------- routes
 
-static bool path_fits(const struct serve_route *route, struct str path, struct str *rest) {
+// short_: without the /v1 of the route, which some clients leave out (their base URL is the server's address alone).
+static bool path_fits(const struct serve_route *route, bool short_, struct str path, struct str *rest) {
     struct str pattern = str_from(route->path);
+    if (short_ && !str_starts(pattern, STR("/v1/"))) return false;
+    if (short_) pattern = (struct str){pattern.data + 3, pattern.len - 3};
     *rest = (struct str){0};
     if (!str_ends(pattern, STR("{id}"))) return str_eq(pattern, path);
     pattern.len -= 4;
@@ -95,21 +98,37 @@ static bool method_fits(const struct serve_route *route, struct str method) {
     return str_eqz(method, route->method) || (str_eqz(method, "HEAD") && strcmp(route->method, "GET") == 0);
 }
 
+// Does some route have the path as it stands?
+static bool path_known(struct str path) {
+    struct str rest;
+    bool known = false;
+    for (int i = 0; i < serve_n_routes; i++) known = known || path_fits(&serve_routes[i], false, path, &rest);
+    return known;
+}
+
 // The methods of a path, for Allow: "GET, HEAD, OPTIONS"; "" when no route has the path. *any: one of its routes.
 static void methods_put(struct str path, char out[96], const struct serve_route **any) {
+    const bool short_ = !path_known(path);
     out[0] = 0;
     *any = NULL;
     size_t len = 0;
     for (int i = 0; i < serve_n_routes; i++) {
         struct str rest;
         const struct serve_route *route = &serve_routes[i];
-        if (!path_fits(route, path, &rest) || strstr(out, route->method)) continue;
+        if (!path_fits(route, short_, path, &rest) || strstr(out, route->method)) continue;
         *any = route;
         bool get = strcmp(route->method, "GET") == 0;
         len += (size_t)snprintf(out + len, 96 - len, "%s%s", route->method, get ? ", HEAD, " : ", ");
         if (len > 64) break;
     }
     if (*any) snprintf(out + len, 96 - len, "OPTIONS");
+}
+
+// The path that a client with a slip in its base URL meant: /v1 twice, or a slash at the end; empty: none is near.
+static struct str path_meant(struct str path) {
+    if (str_starts(path, STR("/v1/v1/"))) path = (struct str){path.data + 3, path.len - 3};
+    while (path.len > 1 && path.data[path.len - 1] == '/') path.len--;
+    return path_known(path) ? path : (struct str){0};
 }
 
 static void preflight_answer(struct serve *s, struct net_request *r, struct str origin, const char *methods) {
@@ -198,7 +217,12 @@ static bool route_check(struct serve *s, struct net_request *r, struct serve_cal
     snprintf(path, sizeof path, "%.70s", shown.data ? shown.data : "");
     buf_release(&shown);
     if (!any) {
-        serve_failf(r, 404, NULL, "unknown_route", "no route %s here; doc/server.md and /openapi.json list them", path);
+        const struct str meant = path_meant(r->path);
+        if (meant.len > 0)
+            serve_failf(r, 404, NULL, "unknown_route", "no route %s here; did you mean %.*s (see the base URL)?", path,
+                        (int)meant.len, meant.data);
+        else
+            serve_failf(r, 404, NULL, "unknown_route", "no route %s here; /openapi.json lists them", path);
         return false;
     }
     struct serve_fault f = {0};
@@ -225,8 +249,9 @@ void serve_gate_head(void *arg, struct net_request *r) {
     r->user = call;
     call->n_prompt = -1;
     serve_id_make(call->id, sizeof call->id, "req_");
+    const bool short_ = !path_known(r->path);
     for (int i = 0; i < serve_n_routes && !call->route; i++)
-        if (path_fits(&serve_routes[i], r->path, &call->rest) && method_fits(&serve_routes[i], r->method))
+        if (path_fits(&serve_routes[i], short_, r->path, &call->rest) && method_fits(&serve_routes[i], r->method))
             call->route = &serve_routes[i];
     if (!host_allowed(s, r)) {
         serve_failf(r, 403, NULL, "host_not_allowed",

@@ -126,6 +126,7 @@ static void loaded_reply(struct serve *s, struct net_request *r, bool chat) {
 #define COMMON_FIELDS                                                                                          \
     SERVE_FIELD("model", SERVE_FIELD_STR, model, 0, 0), SERVE_FIELD("stream", SERVE_FIELD_BOOL, stream, 0, 0), \
         OLLAMA_FIELD("options", SERVE_FIELD_RAW, options), OLLAMA_FIELD("format", SERVE_FIELD_RAW, format),    \
+        {"think", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_think, 0},                                             \
         SERVE_FIELD("logprobs", SERVE_FIELD_BOOL, logprobs, 0, 0),                                             \
         SERVE_FIELD("top_logprobs", SERVE_FIELD_INT, top_logprobs, 0, TERN_TOP_LOGPROBS_MAX)
 

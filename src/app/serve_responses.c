@@ -163,6 +163,13 @@ static bool tool_choice_take(struct serve_ask *a) {
     return serve_tool_choice_named(a, p.name);
 }
 
+// {"effort", "summary"}: summaries are not made.
+static bool reasoning_take(struct serve_ask *a, struct str raw, const char *name) {
+    static const struct serve_field inner[] = {{"effort", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_effort, 0}, {0}};
+    (void)name;
+    return serve_fields_read(a, raw, "reasoning.", inner);
+}
+
 static const struct serve_field fields[] = {
     SERVE_FIELD("model", SERVE_FIELD_STR, model, 0, 0),
     SERVE_FIELD("input", SERVE_FIELD_RAW, input, 0, 0),
@@ -174,7 +181,7 @@ static const struct serve_field fields[] = {
     SERVE_FIELD("tool_choice", SERVE_FIELD_RAW, tool_choice, 0, 0),
     SERVE_FIELD("parallel_tool_calls", SERVE_FIELD_BOOL, parallel_tool_calls, 0, 0),
     RESPONSES_FIELD("text", SERVE_FIELD_RAW, text),
-    RESPONSES_FIELD("reasoning", SERVE_FIELD_RAW, reasoning),
+    {"reasoning", SERVE_FIELD_TAKE, 0, 0, 0, reasoning_take, 0},
     RESPONSES_FIELD("metadata", SERVE_FIELD_RAW, metadata),
     RESPONSES_FIELD("background", SERVE_FIELD_RAW, background),
     SERVE_FIELD("user", SERVE_FIELD_STR, user, 0, 0),

@@ -3,11 +3,11 @@
 #include "serve_parts.h"
 
 struct serve_response { // a->extra's extra: what the answer repeats of the request, raw or as text
-    struct str instructions, metadata, tools, tool_choice, text, effort, user;
+    struct str instructions, metadata, tools, tool_choice, text;
 };
 struct responses_ask {
     struct serve_ask ask; // first: field tables reach the rest by offsets from it
-    struct str instructions, metadata, text, reasoning;
+    struct str instructions, metadata, text;
     struct str background;
     struct str tools; // as given
 };

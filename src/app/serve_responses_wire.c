@@ -96,7 +96,11 @@ static void request_put(struct json_writer *w, const struct serve_answer *a) {
     serve_put_raw(w, "tools", x->tools.len > 0 ? x->tools : STR("[]"));
     serve_put_raw(w, "tool_choice", x->tool_choice.len > 0 ? x->tool_choice : STR("\"auto\""));
     serve_put_raw(w, "text", x->text.len > 0 ? x->text : STR("{\"format\":{\"type\":\"text\"}}"));
-    serve_put_raw(w, "reasoning", STR("{\"effort\":null,\"summary\":null}"));
+    json_write_key(w, "reasoning");
+    json_write_object(w);
+    serve_put_text(w, "effort", a->ask.think == SERVE_NO ? "none" : a->ask.effort);
+    serve_put_text(w, "summary", NULL);
+    json_write_object_end(w);
     serve_put_raw(w, "metadata", x->metadata.len > 0 ? x->metadata : STR("{}"));
     json_write_key(w, "temperature");
     json_write_f64(w, (double)a->request.temperature);

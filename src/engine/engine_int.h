@@ -281,9 +281,10 @@ void stop_matcher_flush(struct stop_matcher *m, struct buf *out); // what is hel
 // Prompt ids of a request, from text, ids or messages.
 enum tern_status prompt_build(const struct tern_engine *e, const struct tern_request_options *o, struct id_list *out,
                               bool *reasoning_open, struct tern_err *err);
-// The template's text and what of it came from the user. template must exist.
+// The template's text and what of it came from the user. template must exist. values_json: further variables, or empty.
 enum tern_status prompt_render(const struct tern_engine *e, struct str messages_json, struct str tools_json,
-                               bool add_generation_prompt, struct jinja_output *out, struct tern_err *err);
+                               struct str values_json, bool add_generation_prompt, struct jinja_output *out,
+                               struct tern_err *err);
 
 // embed.c: the rows of an encoder behind its last norm, [ids->len][n_embd]; mem_free them, after failure too.
 enum tern_status engine_encode(struct tern_engine *e, const struct id_list *ids, float **rows, struct tern_err *err);

@@ -4,7 +4,8 @@
 #include "engine_int.h"
 
 enum tern_status prompt_render(const struct tern_engine *e, struct str messages_json, struct str tools_json,
-                               bool add_generation_prompt, struct jinja_output *out, struct tern_err *err) {
+                               struct str values_json, bool add_generation_prompt, struct jinja_output *out,
+                               struct tern_err *err) {
     if (!e->template_) {
         if (e->template_err.code != TERN_OK)
             return err_set(err, e->template_err.code, "the model's chat template cannot be used: %s",
@@ -19,6 +20,7 @@ enum tern_status prompt_render(const struct tern_engine *e, struct str messages_
         const struct model_vocab *v = &e->model->vocab;
         struct jinja_input in = {.messages = buf_str(&normal),
                                  .tools = tools_json,
+                                 .extra = values_json,
                                  .add_generation_prompt = add_generation_prompt,
                                  .bos_token = v->bos >= 0 ? tokenizer_token_bytes(e->tokenizer, v->bos) : STR(""),
                                  .eos_token = v->eos >= 0 ? tokenizer_token_bytes(e->tokenizer, v->eos) : STR("")};
@@ -43,7 +45,8 @@ static enum tern_status prompt_from_messages(const struct tern_engine *e, const 
                                              struct id_list *out, bool *reasoning_open, struct tern_err *err) {
     struct jinja_output rendered = {0};
     TRY(prompt_render(e, (struct str){o->messages_json.data, o->messages_json.len},
-                      (struct str){o->tools_json.data, o->tools_json.len}, true, &rendered, err));
+                      (struct str){o->tools_json.data, o->tools_json.len},
+                      (struct str){o->template_json.data, o->template_json.len}, true, &rendered, err));
     // The template writes the begin token itself where the model wants one.
     struct encode_options eo = {.parse_special = true, .tainted = rendered.tainted, .n_tainted = rendered.n_tainted};
     enum tern_status status = tokenizer_encode(e->tokenizer, out, buf_str(&rendered.text), &eo, err);

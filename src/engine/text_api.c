@@ -38,9 +38,19 @@ int64_t tern_template_render(const struct tern_engine *e, struct tern_str messag
                              bool add_generation_prompt, char *out, size_t cap, struct tern_err *err) {
     struct jinja_output rendered = {0};
     TRY(prompt_render(e, (struct str){messages_json.data, messages_json.len},
-                      (struct str){tools_json.data, tools_json.len}, add_generation_prompt, &rendered, err));
+                      (struct str){tools_json.data, tools_json.len}, STR(""), add_generation_prompt, &rendered, err));
     size_t len = rendered.text.len;
     if (len > 0 && cap > 0) memcpy(out, rendered.text.data, MIN(len, cap));
     jinja_output_release(&rendered);
     return (int64_t)len;
+}
+
+int64_t tern_prompt_count(const struct tern_engine *e, const struct tern_request_options *prompt,
+                          struct tern_err *err) {
+    struct id_list ids = {0};
+    bool reasoning_open;
+    const enum tern_status status = prompt_build(e, prompt, &ids, &reasoning_open, err);
+    const int64_t n = (int64_t)ids.len;
+    id_list_release(&ids);
+    return status == TERN_OK ? n : (int64_t)status;
 }

@@ -173,6 +173,25 @@ static void methods(void **state) {
     a = client_read(fd, false);
     assert_int_equal(a.status, 204);
     answer_free(&a);
+    // Without the /v1 that belongs to it; the base URL with it twice, or with a slash behind.
+    client_sendf(fd, "GET /models HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    a = client_read(fd, false);
+    assert_int_equal(a.status, 200);
+    assert_non_null(strstr(a.body, "script-lfm2"));
+    answer_free(&a);
+    client_sendf(fd, "GET /chat/completions HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    a = client_read(fd, false);
+    assert_int_equal(a.status, 405);
+    answer_free(&a);
+    static const char *const near[][2] = {{"/v1/v1/models", "/v1/models"}, {"/v1/models/", "/v1/models"}};
+    for (size_t i = 0; i < ARRAY_LEN(near); i++) {
+        client_sendf(fd, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", near[i][0]);
+        a = client_read(fd, false);
+        assert_int_equal(a.status, 404);
+        snprintf(text, sizeof text, "mean %s ", near[i][1]);
+        if (!strstr(a.body, text)) fail_msg("%s: %s", near[i][0], a.body);
+        answer_free(&a);
+    }
     static const char *const lost[] = {"/web/",
                                        "/v2/x",
                                        "/v1/models/",
@@ -231,9 +250,12 @@ static void keys(void **state) {
         assert_int_equal(a.status, 200);
         answer_free(&a);
     }
-    struct answer_http a = http_get(&keyed, "/no/such/route", "");
-    assert_int_equal(a.status, 401); // nothing is told without a key
-    answer_free(&a);
+    static const char *const others[] = {"/no/such/route", "/models", "/v1/models/"};
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) { // nothing is told without a key
+        struct answer_http a = http_get(&keyed, others[i], "");
+        assert_int_equal(a.status, 401);
+        answer_free(&a);
+    }
 }
 
 // Of the key in the log: nothing; of a hostile path: escaped, cut.
