@@ -1,5 +1,5 @@
-// Thinking on request: each format's way of saying it reaches the template as the same variables, nothing else does, and
-// the operator's --no-think is what holds where a request says nothing.
+// Thinking on request: each format's way of saying it reaches the template as the same variables, nothing else does,
+// and the operator's --no-think is what holds where a request says nothing.
 #define _GNU_SOURCE 1 // mkdtemp
 #include "server_lib.h"
 
