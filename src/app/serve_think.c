@@ -1,7 +1,7 @@
 // Whether and how long a model thinks, as each format says it, as one set of template variables: OpenAI's
-// reasoning_effort, the chat_template_kwargs of other servers, Ollama's think, Anthropic's thinking. Templates read them
-// or not; what a template does not read has no effect. No other variable of a template can be set: a template is part of
-// the model, not of the request.
+// reasoning_effort, the chat_template_kwargs of other servers, Ollama's think, Anthropic's thinking. Templates read
+// them or not; what a template does not read has no effect. No other variable of a template can be set: a template is
+// part of the model, not of the request.
 #include "base/base.h"
 #include "serve.h"
 
