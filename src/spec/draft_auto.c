@@ -145,12 +145,12 @@ void draft_auto_learn(struct draft_auto *a, struct draft_answer *answer, const s
         width_times_draft(&a->times, round->budget, round->ctx, draft_cost);
     costs_refresh(a);
     if (n_drafted == 0) {
-        if (a->has_model) width_observe(&a->width, &round->in, &round->choice, 0, NULL);
-        if (round->asked_ngram) width_observe(&a->ngram_width, &round->ngram_in, &round->ngram_choice, 0, NULL);
+        if (a->has_model) width_observe(&a->width, &round->in, &round->choice, 0, NULL, 0);
+        if (round->asked_ngram) width_observe(&a->ngram_width, &round->ngram_in, &round->ngram_choice, 0, NULL, 0);
     } else if (path) {
         const struct width_choice *choice = by_model ? &round->choice : &round->ngram_choice;
         width_observe(by_model ? &a->width : &a->ngram_width, by_model ? &round->in : &round->ngram_in, choice,
-                      n_drafted, path);
+                      n_drafted, path, cost);
         if (answer) width_answer_observe(by_model ? &answer->model : &answer->ngrams, choice, path);
     }
 }

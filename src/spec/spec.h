@@ -405,9 +405,10 @@ enum tern_status width_costs_set(struct width *w, const struct width_costs *cost
 // What a class starts from, as tokens per round with 1 … n nodes (ascending): rounds is its weight, in rounds.
 void width_prior_set(struct width *w, enum width_class text, const float *tokens, int n, float rounds);
 struct width_choice width_choose(const struct width *w, const struct width_input *in);
-// After a round: n_drafted nodes were verified (0: plain, path is ignored) and path accepted.
+// After a round: n_drafted nodes were verified (0: plain, path is ignored) and path accepted. took: what the round
+// cost, 0 where that is not known; the credit pays the more of this and of the curves' word.
 void width_observe(struct width *w, const struct width_input *in, const struct width_choice *choice, int n_drafted,
-                   const struct accept_path *path);
+                   const struct accept_path *path, double took);
 // For rounds that share a step with other sequences: what a round with 0 … TREE_NODES_MAX - 1 drafted nodes lets expect
 // (lean as in width_choose), and what one taught of acceptance. The credit is the sharer's business.
 void width_expect(const struct width *w, const struct width_input *in, float tokens[TREE_NODES_MAX]);
@@ -426,6 +427,7 @@ struct width_series {
     float v[WIDTH_TIMES_KEEP]; // ring of log(measured / expected), without the load
     int n, at;
     float median, level; // level: log of the mean without outliers, the correction
+    float spread;        // mean distance from the median
 };
 struct width_times {
     struct width_costs base;

@@ -327,7 +327,7 @@ static void doubt(struct width_stats *s, const struct width_choice *choice, int 
 }
 
 void width_observe(struct width *w, const struct width_input *in, const struct width_choice *choice, int n_drafted,
-                   const struct accept_path *path) {
+                   const struct accept_path *path, double took) {
     struct width_stats *s = &w->stats[in->text];
     double plain = (double)width_cost_round(&w->costs, 0, in->ctx), cost = plain;
     int n_tokens = 1;
@@ -342,7 +342,8 @@ void width_observe(struct width *w, const struct width_input *in, const struct w
     }
     s->n_rounds++;
     s->n_tokens += n_tokens;
-    credit_move(w, s, n_tokens - cost / plain, n_tokens);
+    double paid = n_drafted > 0 ? MAX(cost, MIN(took, (double)WIDTH_COST_OUTLIER * cost)) : cost;
+    credit_move(w, s, n_tokens - paid / plain, n_tokens);
     w->n_plain = n_drafted > 0 ? 0 : w->n_plain + 1;
     w->last = in->text;
     if (choice->reason == WIDTH_EXPLORE || choice->reason == WIDTH_PROBE) {

@@ -7,6 +7,10 @@
 // that one towards none. `load` is the part that everything shares, followed slowly from whatever runs, so that a width
 // that has not run for long is not held against others that have seen the machine get slower. The corrected curve is
 // made to rise with the rows (pool adjacent violators, weighted by how much each point has seen).
+//
+// Where times do not repeat, a mean of a few of them is no promise: every width beyond one row counts as dearer by half
+// the spread of its kind or of plain steps, whichever is more. On a quiet machine that is a few percent; on one that
+// other work takes from, most gains are not worth the risk (doc/speculation.md).
 #include "base/base.h"
 #include "spec/spec.h"
 
@@ -17,6 +21,7 @@
 #define LOAD_AFTER 5     // measurements of a width before its residuals move the load
 #define DRAW_COMMON 4.0f // measurements that weigh as much as the common correction
 #define DRAW_NONE 3.0f   // … as the curve's own word
+#define CAUTION 0.5f     // of the times' spread, which a wide step must do better than plain ones by
 #define LOG_MAX 4.0f     // measurements further off are bounded to this
 #define WEIGHT_UNSEEN 1  // of a curve's point in the fit, beside 1 + the measurements of the others
 
@@ -47,6 +52,9 @@ static void series_put(struct width_times *t, struct width_series *s, double mea
     double sum = 0;
     for (int i = 0; i < s->n; i++) sum += (double)MIN(expf(s->v[i] - s->median), WIDTH_COST_OUTLIER);
     s->level = s->median + logf((float)sum / (float)s->n);
+    float off = 0;
+    for (int i = 0; i < s->n; i++) off += fabsf(s->v[i] - s->median);
+    s->spread = off / (float)s->n;
 }
 
 // The measured width nearest to so many rows, by ratio.
@@ -96,10 +104,10 @@ static void rise_fit(float *v, const float *weight, int n) {
 void width_times_costs(const struct width_times *t, struct width_costs *out) {
     float f[WIDTH_ROWS_MAX], weight[WIDTH_ROWS_MAX];
     *out = t->base;
-    float common = drawn(&t->wider, 0, DRAW_NONE);
+    float common = drawn(&t->wider, 0, DRAW_NONE), doubt = CAUTION * MAX(t->wider.spread, t->verify[0].spread);
     for (int i = 0; i < out->n_rows; i++) {
         f[i] = i > 0 ? drawn(&t->verify[i], common, DRAW_COMMON) : drawn(&t->verify[0], 0, DRAW_NONE);
-        f[i] = expf(f[i] + t->load);
+        f[i] = expf(f[i] + t->load + (i > 0 ? doubt : 0));
         weight[i] = t->verify[i].n > 0 ? 1 + (float)t->verify[i].n : WEIGHT_UNSEEN;
     }
     for (int x = 0; x < out->n_ctx; x++) {

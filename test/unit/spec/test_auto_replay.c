@@ -217,17 +217,20 @@ static void calibrate(const struct times *t, double wrong, struct width_costs *o
     out->catch_up = (float)(CATCH_UP_SHARE * (double)out->draft[0]);
 }
 
-// Least gain of a category, and of everything. A machine whose other work takes most of it, while two threads wait for
-// one another (busy2: plain steps of 3 to 60 ms), shows no width's cost within an answer: any change of the order in
-// which rounds meet its times moves a category by a tenth. What is held there is the sum, and the mean of the starts.
+// Least gain: of a category and of everything in a start, and of a category in the mean of the starts. On a machine
+// whose other work takes most of it, while two threads wait for one another (busy2: plain steps of 0.5 to 34 ms), a
+// drafted round costs 2.2 plain steps in the median, but 8 to 15 of them in a twentieth of the time, and nothing tells
+// beforehand; 1 % of a category is 16 plain steps here. So what is held of a start there is the sum. (The replay is
+// chaotic there: costs that differ by a thousandth move a category's mean by a hundredth.)
 static const struct {
-    double category, mean, all;
-    bool busy;
-} bars[ARRAY_LEN(machines)] = {{0.99, 0.99, 1.1, false}, {0.99, 0.99, 1.1, false}, {0.85, 0.95, 0.99, true}};
+    double category, all, mean;
+} bars[ARRAY_LEN(machines)] = {{0.99, 1.1, 0.99}, {0.99, 1.1, 0.99}, {0.80, 0.98, 0.97}};
 
 // Of the best single width in hindsight, plain decoding included, `auto` keeps so much where the machine is not too
-// busy for any width's cost to be seen.
-#define OF_BEST_FIXED 0.97
+// busy for any width's cost to be seen: in the mean of the starts, and in each.
+#define OF_BEST_MEAN 0.97
+#define OF_BEST_EACH 0.95
+#define BUSY 2 // index of that machine
 
 static double gain_of(const struct totals *s) {
     double cost = 0, plain = 0;
@@ -259,9 +262,10 @@ static void test_never_slower(void **state) {
     struct width_costs costs;
     int n_low = 0;
     static const double wrong[] = {1, 0.5, 2};
+    static const int strides[] = {1, 7, 19, 23, 37, 43}; // orders of the answers
     static const int fixed[] = {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24};
     for (size_t m = 0; m < ARRAY_LEN(machines); m++) {
-        double best = 1, sum[CATEGORIES_MAX] = {0};
+        double best = 1, all = 0, sum[CATEGORIES_MAX] = {0};
         int n_starts = 0;
         for (size_t f = 0; f < ARRAY_LEN(fixed); f++) {
             char what[64];
@@ -271,7 +275,8 @@ static void test_never_slower(void **state) {
             best = MAX(best, gain_of(&s));
         }
         for (size_t w = 0; w < ARRAY_LEN(wrong); w++)
-            for (int stride = 1; stride <= 37; stride += 36) {
+            for (size_t k = 0; k < ARRAY_LEN(strides); k++) {
+                int stride = strides[k];
                 char what[64];
                 calibrate(&machines[m], wrong[w], &costs);
                 all_replay(&machines[m], &costs, true, stride, -1, &s);
@@ -279,12 +284,15 @@ static void test_never_slower(void **state) {
                 n_low += !report(what, &machines[m], &s);
                 for (int c = 0; c < n_categories; c++) sum[c] += s.plain[c] / s.cost[c];
                 n_starts++;
-                n_low += !bars[m].busy && gain_of(&s) < OF_BEST_FIXED * best;
+                n_low += m != BUSY && gain_of(&s) < OF_BEST_EACH * best;
+                all += gain_of(&s);
             }
         for (int c = 0; c < n_categories; c++) {
             print_message("%-7s mean of the starts: %s %.3f\n", machines[m].name, categories[c], sum[c] / n_starts);
             n_low += sum[c] < bars[m].mean * n_starts;
         }
+        print_message("%-7s mean of the starts: all %.3f\n", machines[m].name, all / n_starts);
+        n_low += m != BUSY && all < OF_BEST_MEAN * best * n_starts;
         all_replay(&machines[m], NULL, false, 1, -1, &s);
         n_low += !report("n-grams, guessed costs", &machines[m], &s);
     }

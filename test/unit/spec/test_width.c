@@ -104,7 +104,7 @@ static struct accept_path run_round(struct run *r, int stream, enum width_class 
     path_draw(stream, &r->seed, &full);
     p = full;
     p.n = accept_tokens(&full, c.budget);
-    width_observe(&r->w, &in, &c, c.budget, &p);
+    width_observe(&r->w, &in, &c, c.budget, &p, 0);
     double unit = (double)width_cost_round(&r->w.costs, 0, 100);
     r->cost += (double)width_cost_round(&r->w.costs, c.budget, 100);
     r->plain += unit * p.n;
@@ -314,10 +314,49 @@ static void test_pending_and_off(void **state) {
     assert_int_equal(c.budget, 0);
     assert_int_equal(c.reason, WIDTH_NO_CREDIT);
     assert_false(c.off);
-    for (int i = 0; i < WIDTH_OFF_ROUNDS; i++) width_observe(&w, &in, &c, 0, NULL);
+    for (int i = 0; i < WIDTH_OFF_ROUNDS; i++) width_observe(&w, &in, &c, 0, NULL, 0);
     assert_true(width_choose(&w, &in).off);
     in.pending = 0;
     assert_true(width_choose(&w, &in).budget > 0);
+}
+
+// Rounds that take three times what the curves say end at the allowance, however well the drafts do.
+static void test_took(void **state) {
+    (void)state;
+    struct width_input in = {.text = WIDTH_PROSE, .ctx = 10, .budget_max = 8};
+    struct accept_path p = {.n = 3, .nodes = {0, 1, 2}};
+    for (int slow = 0; slow < 2; slow++) {
+        struct run r;
+        int n = 0;
+        run_init(&r, &curve_cpu, 1);
+        for (int i = 0; i < 60; i++) {
+            struct width_choice c = width_choose(&r.w, &in);
+            double cost = (double)width_cost_round(&r.w.costs, c.budget, in.ctx);
+            n += c.budget > 0;
+            width_observe(&r.w, &in, &c, c.budget, &p, slow && c.budget > 0 ? 3 * cost : cost);
+        }
+        assert_true(slow ? n < 10 : n == 60);
+    }
+}
+
+// Times that do not repeat make wide steps dearer, and only those.
+static void test_spread(void **state) {
+    (void)state;
+    struct width_times t[2];
+    struct width_costs c[2];
+    for (int k = 0; k < 2; k++) {
+        width_times_init(&t[k], &curve_cpu);
+        for (int i = 0; i < 200; i++) {
+            double off = k && i % 2 ? 1.5 : k ? 0.5 : 1; // the same mean
+            width_times_step(&t[k], 1, 10, off * (double)width_cost_round(&curve_cpu, 0, 10));
+            width_times_step(&t[k], 8, 10, off * (double)(width_cost_verify(&curve_cpu, 8, 10) + curve_cpu.host));
+        }
+        width_times_costs(&t[k], &c[k]);
+    }
+    float one = width_cost_verify(&c[1], 1, 10) / width_cost_verify(&c[0], 1, 10);
+    float eight = width_cost_verify(&c[1], 8, 10) / width_cost_verify(&c[0], 8, 10);
+    assert_true(fabsf(logf(one)) < 0.15f);
+    assert_true(eight > 1.15f * one);
 }
 
 // The same inputs give the same choices, in a second controller and after a copy in the middle.
@@ -387,6 +426,7 @@ int main(void) {
         cmocka_unit_test(test_classes),    cmocka_unit_test(test_change_within_class),
         cmocka_unit_test(test_published),  cmocka_unit_test(test_maximise),
         cmocka_unit_test(test_costs),      cmocka_unit_test(test_pending_and_off),
+        cmocka_unit_test(test_took),       cmocka_unit_test(test_spread),
         cmocka_unit_test(test_replay),     cmocka_unit_test(test_text),
     };
     return cmocka_run_group_tests_name("width", tests, NULL, NULL);
