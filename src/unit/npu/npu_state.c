@@ -111,6 +111,7 @@ void npu_cache_store(const struct npu_call *c, int tensor) {
     size_t S = (size_t)t->shape[3];
     for (int r = 0; r < c->s->n_rows; r++) {
         const struct step_row *row = &c->s->rows[r];
+        if (!npu_call_has(c, row->seq)) continue;
         int32_t block = c->s->seqs[row->seq].blocks[row->slot / OP_BLOCK];
         for (int g = 0; g < h->n_head_kv; g++) {
             for (int j = 0; j < h->head_dim; j++) {
@@ -179,9 +180,10 @@ void npu_frames_store(const struct npu_call *c, int tensor) {
     int index = c->p->state_index[t->layer], n = c->p->prog->hyper->conv_len - 1;
     for (int r = 0; (s->flags & STEP_KEEP_ROWS) && r < s->n_rows; r++) {
         float *row = window_row(s, index, r);
+        if (!npu_call_has(c, s->rows[r].seq)) continue;
         for (int k = 0; k < t->shape[1]; k++) row[k] = u[(size_t)k * S + (size_t)r] * factor;
     }
-    for (int i = 0; i < s->n_seqs; i++) {
+    for (int i = c->first; i < c->next; i++) {
         const struct step_seq *q = &s->seqs[i];
         for (int j = 0; q->conv_out >= 0 && q->row_last >= 0 && j < n; j++)
             slot_put(s, q, index, j, step_ancestor(s, q->row_last, n - 1 - j), u, S, factor);

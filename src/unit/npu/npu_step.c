@@ -19,32 +19,32 @@ static enum tern_status too_long(const struct npu_call *c, int columns, struct t
 enum tern_status npu_call_begin(struct npu_call *c, struct tern_err *err) {
     const struct step *s = c->s;
     const struct prog *p = c->p->prog;
-    int columns = 0, frames = 0, per_seq = p->hyper->conv_len - 1;
-    bool one = p->spec.kind == PROG_LINEAR;
-    for (int i = 0; !one && i < s->n_seqs; i++) {
-        c->column[i] = c->frame[i] = -1;
+    const struct npu_variant *largest = c->p->variants[c->p->n_variants - 1];
+    int columns = 0, frames = 0, per_seq = p->hyper->conv_len - 1, v = 0;
+    for (int i = 0; i < s->n_seqs; i++) c->column[i] = c->frame[i] = -1;
+    c->next = s->n_seqs;
+    for (int i = c->first; p->spec.kind != PROG_LINEAR && i < s->n_seqs; i++) {
         bool used = false;
         for (int r = 0; r < s->n_rows && !used; r++) used = s->rows[r].seq == i;
-        if (!used) continue;
-        if (p->has_attn && s->seqs[i].len > 0) {
-            c->column[i] = columns;
-            columns += int_round_up(s->seqs[i].len, NPU_BLOCK);
+        int more = used && p->has_attn ? int_round_up(s->seqs[i].len, NPU_BLOCK) : 0;
+        bool frame = used && p->has_conv && s->seqs[i].conv_in >= 0;
+        if (more > largest->bucket) return too_long(c, more, err);
+        if (columns + more > largest->bucket || (frame && frames + per_seq > largest->list->n_frames)) {
+            c->next = i;
+            break;
         }
-        if (p->has_conv && s->seqs[i].conv_in >= 0) {
-            c->frame[i] = frames;
-            frames += per_seq;
-        }
+        if (more > 0) c->column[i] = columns;
+        if (frame) c->frame[i] = frames;
+        columns += more;
+        frames += frame ? per_seq : 0;
     }
-    int v = 0;
-    while (v < c->p->n_variants && c->p->variants[v]->bucket < columns) v++;
-    if (v == c->p->n_variants) return too_long(c, columns, err);
+    while (c->p->variants[v]->bucket < columns) v++;
     c->v = c->p->variants[v];
     c->columns = columns;
-    if (frames > c->v->list->n_frames)
-        return err_set(err, TERN_LIMIT, "npu unit: %d sequences with convolution state in one step; at most %d",
-                       frames / per_seq, c->v->list->n_frames / per_seq);
     return TERN_OK;
 }
+
+static bool row_has(const struct npu_call *c, int row) { return npu_call_has(c, c->s->rows[row].seq); }
 
 static void half_round(const struct npu_call *c, float *x, int n) {
     if (c->u->rules->half) c->u->kernels->round(NPU_FIX_HALF, n, x, x);
@@ -66,14 +66,17 @@ static void rows_fill(const struct npu_call *c, const float *rows, size_t stride
     half_round(c, x, n * S);
 }
 
-// Columns to rows [n_rows][stride]; column_of: NULL for the rows themselves.
-static void rows_take(const struct npu_call *c, int tensor, int n_rows, const int16_t *column_of, float factor,
-                      float *rows, size_t stride) {
+// Columns to rows [n_rows][stride]; row_of: rows of the step that they are, NULL for all of them; picked: column i is
+// what the head picked, else that of the row.
+static void rows_take(const struct npu_call *c, int tensor, int n_rows, const int16_t *row_of, bool picked,
+                      float factor, float *rows, size_t stride) {
     const struct npu_tensor *t = &c->v->list->tensors[tensor];
     const float *x = npu_eval_at(c->v->eval, tensor);
     size_t S = (size_t)t->shape[3];
     for (int r = 0; rows && r < n_rows; r++) {
-        size_t col = column_of ? (size_t)column_of[r] : (size_t)r;
+        int row = row_of ? row_of[r] : r;
+        if (!row_has(c, row)) continue;
+        size_t col = picked ? (size_t)r : (size_t)row;
         for (int k = 0; k < t->shape[1]; k++) rows[(size_t)r * stride + (size_t)k] = x[(size_t)k * S + col] * factor;
     }
 }
@@ -206,6 +209,7 @@ static void logits_take(const struct npu_call *c, int tensor) {
     first = MIN(first, whole);
     float *out = port_at(c->s, PORT_LOGITS);
     for (int o = 0; out && o < c->s->n_out; o++) {
+        if (!row_has(c, c->s->out_rows[o])) continue;
         float *row = out + (size_t)o * n;
         for (int k = 0; k < t->shape[1]; k++) row[first + (size_t)k] = x[(size_t)k * R + head_column(c, o)];
         for (size_t k = (size_t)h->n_vocab_used; k < n; k++) row[k] = -INFINITY;
@@ -223,6 +227,7 @@ static void argmax_take(const struct npu_call *c, int tensor) {
     int first = MIN(t->index * NPU_HEAD_PIECE, whole);
     size_t R = (size_t)t->shape[3];
     for (int o = 0; out && o < c->s->n_out; o++) {
+        if (!row_has(c, c->s->out_rows[o])) continue;
         if (t->index == 0) out[o] = (struct prog_argmax){.id = -1, .max = NAN};
         for (int i = 0; i < t->shape[1]; i++) {
             size_t at = (size_t)i * R + head_column(c, o);
@@ -243,26 +248,28 @@ static void output_take(const struct npu_call *c, int tensor) {
     case NPU_OUT_LOGITS: logits_take(c, tensor); break;
     case NPU_OUT_MAX: argmax_take(c, tensor); break;
     case NPU_OUT_ROWS:
-        rows_take(c, tensor, s->n_rows, NULL, p->spec.kind == PROG_LINEAR ? 1 : back, port_at(s, PORT_ROWS_OUT), n);
+        rows_take(c, tensor, s->n_rows, NULL, false, p->spec.kind == PROG_LINEAR ? 1 : back, port_at(s, PORT_ROWS_OUT),
+                  n);
         break;
     case NPU_OUT_QKV: {
         size_t kv = (size_t)(h->n_head_kv * h->head_dim), q = (size_t)(h->n_head * h->head_dim);
         size_t at = t->index == 0 ? 0 : q + (t->index == 2 ? kv : 0);
-        rows_take(c, tensor, s->n_rows, NULL, 1, port_at(s, PORT_QKV) + at, q + 2 * kv);
+        rows_take(c, tensor, s->n_rows, NULL, false, 1, port_at(s, PORT_QKV) + at, q + 2 * kv);
         break;
     }
-    case NPU_OUT_ATTN: rows_take(c, tensor, s->n_rows, NULL, 1, port_at(s, PORT_ATTN), n); break;
+    case NPU_OUT_ATTN: rows_take(c, tensor, s->n_rows, NULL, false, 1, port_at(s, PORT_ATTN), n); break;
     case NPU_OUT_FEATURE: {
         float *rows = port_at(s, PORT_FEATURES);
         if (rows)
-            rows_take(c, tensor, s->n_rows, NULL, back, rows + (size_t)t->index * n, (size_t)p->spec.n_features * n);
+            rows_take(c, tensor, s->n_rows, NULL, false, back, rows + (size_t)t->index * n,
+                      (size_t)p->spec.n_features * n);
         break;
     }
     case NPU_OUT_HIDDEN:
         if (p->has_head)
-            rows_take(c, tensor, s->n_out, c->v->list->picks ? NULL : s->out_rows, 1, port_at(s, PORT_HIDDEN), n);
+            rows_take(c, tensor, s->n_out, s->out_rows, c->v->list->picks, 1, port_at(s, PORT_HIDDEN), n);
         else
-            rows_take(c, tensor, s->n_rows, NULL, 1, port_at(s, PORT_HIDDEN), n);
+            rows_take(c, tensor, s->n_rows, NULL, false, 1, port_at(s, PORT_HIDDEN), n);
         break;
     case NPU_OUT_K: npu_cache_store(c, tensor); break;
     case NPU_OUT_FRAMES: npu_frames_store(c, tensor); break;

@@ -115,17 +115,22 @@ enum tern_status npu_calibration_write(const struct npu_calibration *c, const st
 enum tern_status npu_scales_read(struct npu_calibration *c, const char *path, struct npu_scales *out,
                                  struct tern_err *err);
 
-// npu_step.c: one step on one variant.
+// npu_step.c: one step, or a pass of it. A step whose sequences together have more columns than the largest bucket (or
+// more frames than a list takes) runs once for each group of them that fits: the other rows are computed beside, see
+// only the window, and are thrown away.
 struct npu_call {
     struct unit *u;
     struct unit_program *p;
     struct npu_variant *v;
-    int columns; // of the cache that it needs
+    int columns;     // of the cache that it needs
+    int first, next; // sequences of this pass: first ≤ i < next
     const struct step *s;
     int column[STEP_SEQS_MAX]; // first cache column of each sequence; -1: it has none
     int frame[STEP_SEQS_MAX];  // first frame column; -1
 };
-enum tern_status npu_call_begin(struct npu_call *c, struct tern_err *err); // chooses the variant, places sequences
+// Takes sequences from c->first on, chooses the variant and places them; c->next tells where the next pass begins.
+enum tern_status npu_call_begin(struct npu_call *c, struct tern_err *err);
+static inline bool npu_call_has(const struct npu_call *c, int seq) { return seq >= c->first && seq < c->next; }
 void npu_call_fill(struct npu_call *c);
 void npu_call_take(struct npu_call *c);
 // npu_state.c: between the engine's pools and a list's columns.

@@ -228,6 +228,34 @@ static void next_ask(struct unit *u, const struct npu_call *c) {
         if (c->p->variants[i] == c->v) npu_opener_ask(u->opener, c->p->variants[i + 1]);
 }
 
+// Before any pass writes a state: every pass has its program.
+static enum tern_status passes_ready(struct unit *u, struct unit_program *p, const struct step *s,
+                                     struct tern_err *err) {
+    struct npu_call c = {.u = u, .p = p, .s = s};
+    do {
+        TRY(npu_call_begin(&c, err));
+        if (u->remote) TRY(npu_opener_need(u->opener, c.v, err));
+        c.first = c.next;
+    } while (c.next < s->n_seqs);
+    return TERN_OK;
+}
+
+static enum tern_status pass_run(struct npu_call *c, struct tern_err *err) {
+    struct unit *u = c->u;
+    TRY(npu_call_begin(c, err));
+    npu_eval_bind(c->v->eval, u->scratch);
+    npu_call_fill(c);
+    if (u->remote) {
+        TRY(npu_remote_run(u, c->v, err));
+    } else {
+        npu_eval_columns(c->v->eval, c->s->n_rows);
+        npu_eval_run(c->v->eval);
+    }
+    npu_call_take(c);
+    if (u->remote) next_ask(u, c);
+    return TERN_OK;
+}
+
 static enum tern_status npu_submit(struct unit *u, struct unit_program *p, const struct step *s,
                                    struct unit_event *event, struct tern_err *err) {
     static const char *const names[] = {"port rows_in", "port rows_out", "port qkv",      "port attn",
@@ -246,19 +274,12 @@ static enum tern_status npu_submit(struct unit *u, struct unit_program *p, const
     if (p->prog->spec.kind == PROG_COMMIT) {
         npu_commit(p, s);
     } else {
+        TRY(passes_ready(u, p, s, err));
         struct npu_call c = {.u = u, .p = p, .s = s};
-        TRY(npu_call_begin(&c, err));
-        npu_eval_bind(c.v->eval, u->scratch);
-        if (u->remote) TRY(npu_opener_need(u->opener, c.v, err));
-        npu_call_fill(&c);
-        if (u->remote) {
-            TRY(npu_remote_run(u, c.v, err));
-        } else {
-            npu_eval_columns(c.v->eval, s->n_rows);
-            npu_eval_run(c.v->eval);
-        }
-        npu_call_take(&c);
-        if (u->remote) next_ask(u, &c);
+        do {
+            TRY(pass_run(&c, err));
+            c.first = c.next;
+        } while (c.next < s->n_seqs);
     }
     u->counters.n_steps++;
     u->counters.n_rows += (uint64_t)s->n_rows;
