@@ -25,6 +25,8 @@ static void units_print(void) {
     }
 }
 
+static void packed_add(void *arg, const struct pack_cache_entry *e) { *(uint64_t *)arg += e->bytes; }
+
 static void cache_print(void) {
     char dir[4096], free_text[24];
     os_cache_dir(dir, sizeof dir);
@@ -35,8 +37,15 @@ static void cache_print(void) {
     struct tern_err err = {0};
     const char *state = "writable";
     if (os_mkdirs(dir, &err) != TERN_OK) state = err.message;
-    uint64_t room = os_disk_free(dir);
-    out_putf("cache: %s, %s, %s free\n", dir, state, room == UINT64_MAX ? "unknown" : bytes_format(room, free_text));
+    uint64_t room = os_disk_free(dir), packed = 0;
+    char packed_text[24], limit_text[24];
+    int64_t limit = 0;
+    const char *text = env_get("TERN_CACHE_BYTES");
+    if (!text || !str_to_i64(str_from(text), &limit) || limit < 0) limit = (int64_t)PACK_CACHE_BYTES_DEFAULT;
+    pack_cache_list(packed_add, &packed, false, NULL);
+    out_putf("cache: %s, %s, %s free; packed weights take %s and may take %s%s\n", dir, state,
+             room == UINT64_MAX ? "unknown" : bytes_format(room, free_text), bytes_format(packed, packed_text),
+             bytes_format((uint64_t)limit, limit_text), text ? " (TERN_CACHE_BYTES)" : "");
 }
 
 static void validations_put_rows(void) {

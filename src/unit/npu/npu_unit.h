@@ -49,7 +49,8 @@ struct npu_choice_bucket {
 };
 struct npu_choice { // what a compiled set chose (pack_choice.h)
     char key[65], model[72], backend[64];
-    bool whole; // every program compiled
+    bool whole;      // every program compiled
+    char fault[256]; // why not, of the first that did not
     int window;
     int n;
     struct npu_choice_bucket buckets[NPU_BUCKETS_MAX]; // rising

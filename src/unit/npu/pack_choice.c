@@ -91,7 +91,9 @@ static enum tern_status keys_take(struct json *j, struct npu_choice *c, int *ver
             struct json_item value;
             TRY(json_expect(j, JSON_BOOL, &value, "whole", err));
             c->whole = value.boolean;
-        } else if (str_eqz(item.text, "window"))
+        } else if (str_eqz(item.text, "fault"))
+            TRY(text_take(j, c->fault, sizeof c->fault, "fault", err));
+        else if (str_eqz(item.text, "window"))
             TRY(int_take(j, NPU_WINDOW_MAX, &c->window, "window", err));
         else if (str_eqz(item.text, "buckets"))
             TRY(buckets_take(j, c, err));
@@ -156,6 +158,60 @@ enum tern_status npu_choice_load(struct npu_choice *c, const struct model *m, co
     if (status == TERN_OK && strcmp(c->backend, backend) != 0) c->n = c->window = 0; // its times are of another one
     if (status != TERN_OK) *c = (struct npu_choice){0};
     return status;
+}
+
+struct sets {
+    void (*fn)(void *arg, const char *dir, const struct npu_choice *c, const char *fault);
+    void *arg;
+    const char *root;
+};
+
+static enum tern_status choice_read(struct npu_choice *c, const char *dir, struct tern_err *err) {
+    char path[PATH_LEN_MAX];
+    struct buf text;
+    if ((size_t)snprintf(path, sizeof path, "%s/" NPU_SET_PROGRAMS, dir) >= sizeof path)
+        return err_set(err, TERN_INVALID_ARGUMENT, "the set '%s' is too long for a path", dir);
+    buf_init(&text, TEXT_MAX);
+    enum tern_status status = file_read_all(&text, path, err);
+    if (status == TERN_OK) status = npu_choice_parse(c, buf_str(&text), path, err);
+    buf_release(&text);
+    return status;
+}
+
+enum tern_status npu_choice_check(const char *dir, struct tern_err *err) {
+    struct npu_choice c;
+    enum tern_status status = choice_read(&c, dir, err);
+    if (status != TERN_OK)
+        err_prefix(err, "TERN_NPU_SET names no set that can be used (`tern compile --npu -o DIR` makes one)");
+    return status;
+}
+
+static void set_tell(const struct sets *s, const char *dir) {
+    struct npu_choice c;
+    struct tern_err err;
+    if (choice_read(&c, dir, &err) != TERN_OK)
+        s->fn(s->arg, dir, NULL, err.message);
+    else
+        s->fn(s->arg, dir, &c, c.whole ? NULL : c.fault[0] ? c.fault : "not all of its programs compiled");
+}
+
+static bool set_found(void *arg, const char *name, const struct os_stat *st) {
+    const struct sets *s = arg;
+    char dir[PATH_LEN_MAX];
+    (void)st;
+    if ((size_t)snprintf(dir, sizeof dir, "%s/%s", s->root, name) < sizeof dir) set_tell(s, dir);
+    return true;
+}
+
+void npu_sets_each(void (*fn)(void *arg, const char *dir, const struct npu_choice *c, const char *fault), void *arg) {
+    char cache[PATH_LEN_MAX - 8], root[PATH_LEN_MAX];
+    const char *named = env_get("TERN_NPU_SET");
+    struct sets s = {fn, arg, root};
+    if (named && strlen(named) < PATH_LEN_MAX) set_tell(&s, named);
+    os_cache_dir(cache, sizeof cache);
+    if (!cache[0]) return;
+    snprintf(root, sizeof root, "%s/npu", cache);
+    os_list(root, set_found, &s, NULL);
 }
 
 int npu_choice_chunks(const struct npu_choice *c, int bucket, int window) {

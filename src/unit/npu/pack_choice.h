@@ -17,6 +17,10 @@ const char *npu_set_dir(const struct model *m, const char *backend, char *out, s
 // choice. Of a set of another back end nothing is used.
 enum tern_status npu_choice_load(struct npu_choice *c, const struct model *m, const char *backend, const char *named,
                                  struct tern_err *err);
+// Does the folder hold a set that can be read? Of which model, whoever opens it looks.
+enum tern_status npu_choice_check(const char *dir, struct tern_err *err);
+// The named set (TERN_NPU_SET) and those in the cache: the folder, what was chosen, and NULL or why it cannot be used.
+void npu_sets_each(void (*fn)(void *arg, const char *dir, const struct npu_choice *c, const char *fault), void *arg);
 // Chunks of the bucket's attention: forced by TERN_NPU_CHUNKS, else as chosen, else 1.
 int npu_choice_chunks(const struct npu_choice *c, int bucket, int window);
 // "plain attention up to 512 columns, 8 chunks from 1024 on"

@@ -369,7 +369,7 @@ static void text_put(struct json_writer *w, const char *key, const char *text) {
     json_write_str(w, str_from(text));
 }
 
-static enum tern_status manifest_write(struct set *c, const double *ms, bool whole) {
+static enum tern_status manifest_write(struct set *c, const double *ms, const char *fault) {
     char path[PATH_LEN_MAX];
     struct buf text;
     struct json_writer w;
@@ -380,7 +380,8 @@ static enum tern_status manifest_write(struct set *c, const double *ms, bool who
     json_write_int(&w, NPU_SET_VERSION);
     text_put(&w, "key", c->choice.key);
     json_write_key(&w, "whole");
-    json_write_bool(&w, whole);
+    json_write_bool(&w, !fault);
+    if (fault) text_put(&w, "fault", fault);
     text_put(&w, "model", c->m->digest);
     text_put(&w, "backend", label(c));
     choice_put(&w, c);
@@ -427,7 +428,9 @@ static enum tern_status programs_make(struct set *c) {
         note(c, "%d programs open: %s resident, %.2f of the weights (%s); compiled and run in %.1f s", c->n_lists,
              bytes_format(os_rss(), rss), (double)os_rss() / (double)MAX(c->pack.wanted.payload_bytes, 1),
              bytes_format(c->pack.wanted.payload_bytes, weights), (double)spent * 1e-9);
-    enum tern_status written = manifest_write(c, ms, worst == TERN_OK);
+    size_t len = MIN(strlen(first.message), sizeof c->choice.fault - 1);
+    first.message[len - utf8_incomplete_tail((struct str){first.message, len})] = 0;
+    enum tern_status written = manifest_write(c, ms, worst == TERN_OK ? NULL : first.message);
     if (worst != TERN_OK && out) *out = first;
     return worst != TERN_OK ? worst : written;
 }

@@ -12,9 +12,15 @@
 #define PATH_LEN_MAX 4096
 #define NPU_ASK_PART 4 // the next bucket is compiled when less than a quarter of this one is free
 
+// What the environment names must be understood: a set that is damaged, or buckets that are none, make the unit
+// unusable, and tern doctor says why.
 static bool npu_probe(const char **reason) {
+    static _Thread_local struct tern_err why;
+    const char *set = env_get("TERN_NPU_SET");
     *reason = "programs for neural engines, evaluated on this CPU with an engine's arithmetic";
-    return true;
+    if (npu_buckets_check(&why) == TERN_OK && (!set || npu_choice_check(set, &why) == TERN_OK)) return true;
+    *reason = why.message;
+    return false;
 }
 
 // "ane-m1+int4": the format of matrices behind a plus sign; without one the class decides (weights_import). w8a8: int8

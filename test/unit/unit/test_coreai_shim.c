@@ -87,7 +87,34 @@ static void test_refusals(void **state) {
     check_open_fails(&npu_apple_backend, &o, TERN_BAD_FORMAT, "is damaged");
 }
 
+// The unit over an asset that was filled from another model of the same geometry: nothing would show it later.
+static void test_other_model(void **state) {
+    (void)state;
+    struct tiny_shape shape = tiny_lfm2_shape(FORMAT_F32, 1);
+    struct model *m = tiny_model_create(&shape);
+    struct unit *u = NULL;
+    struct unit_weights *w = NULL;
+    struct weights_options o = {.numerics = PROG_CLASS_INT8};
+    struct tern_err err;
+    setenv("TERN_COREAI_SHIM", FAKE_COREAI, 1);
+    setenv("TERN_COREAI_ASSET", asset, 1);
+    assert_ok(unit_open(&u, "npu:apple", &(struct unit_options){.n_threads = 1}, &test_err));
+    assert_int_equal(unit_driver_of(u)->weights_import(u, &w, m, &o, NULL, &err), TERN_MISMATCH);
+    assert_contains(err.message, "another model");
+    assert_contains(err.message, "tern compile --npu --backend coreai");
+    snprintf(m->digest, sizeof m->digest, "ab"); // what its metadata says
+    assert_ok(unit_driver_of(u)->weights_import(u, &w, m, &o, NULL, &test_err));
+    unit_driver_of(u)->weights_free(u, w);
+    unit_close(u);
+    unsetenv("TERN_COREAI_ASSET");
+    assert_int_equal(unit_open(&u, "npu:apple", NULL, &err), TERN_INVALID_ARGUMENT);
+    assert_contains(err.message, "TERN_NPU_SET=DIR");
+    unsetenv("TERN_COREAI_SHIM");
+    tiny_model_free(m);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_run), cmocka_unit_test(test_refusals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_run), cmocka_unit_test(test_other_model),
+                                       cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -39,10 +39,11 @@ static enum tern_status text_run(const char *unit, const struct model *m, bool p
     int32_t blocks[BLOCKS];
     struct step_builder b;
     struct arena arena;
-    assert_ok(unit_open(&u, unit, &(struct unit_options){.n_threads = 1}, err));
+    enum tern_status status = unit_open(&u, unit, &(struct unit_options){.n_threads = 1}, err);
+    if (status != TERN_OK) return status;
     const struct unit_driver *d = unit_driver_of(u);
     struct weights_options o = {.numerics = PROG_CLASS_INT8, .pack_cache = pack_cache};
-    enum tern_status status = d->weights_import(u, &w, m, &o, info, err);
+    status = d->weights_import(u, &w, m, &o, info, err);
     if (status != TERN_OK) {
         unit_close(u);
         return status;
@@ -210,15 +211,121 @@ static void test_refused(void **state) {
     setenv("TERN_NPU_SET", set_dir, 1);
     refused(other, TERN_MISMATCH, "made for another model");
     setenv("TERN_NPU_SET", "/nonexistent", 1);
-    refused(model, TERN_NOT_FOUND, "tern compile --npu -o DIR");
+    refused(model, TERN_UNSUPPORTED, "tern compile --npu -o DIR");
     copy_with("cut", NPU_SET_FILE, cut);
     refused(model, TERN_BAD_FORMAT, "truncated");
     copy_with("flip", NPU_SET_FILE, header_flip);
     refused(model, TERN_BAD_FORMAT, NPU_SET_FILE);
     copy_with("version", NPU_SET_PROGRAMS, version_change);
-    refused(model, TERN_MISMATCH, "compile it again");
+    refused(model, TERN_UNSUPPORTED, "compile it again");
     copy_with("json", NPU_SET_PROGRAMS, key_end);
-    refused(model, TERN_BAD_FORMAT, NPU_SET_PROGRAMS);
+    refused(model, TERN_UNSUPPORTED, NPU_SET_PROGRAMS);
+}
+
+struct rows {
+    int n_sets, n_bad;
+    char bad[512];
+};
+static void row_take(void *arg, const char *name, bool usable, const char *note) {
+    struct rows *r = arg;
+    if (strcmp(name, "set") != 0) return;
+    r->n_sets++;
+    if (usable) return;
+    r->n_bad++;
+    snprintf(r->bad, sizeof r->bad, "%s", note);
+}
+static void doctor_says(bool usable, const char *unit_reason, const char *set_note) {
+    const char *reason = "";
+    struct rows r = {0};
+    assert_int_equal(unit_npu_driver.probe(&reason), usable);
+    assert_contains(reason, unit_reason);
+    unit_npu_backends_each(row_take, &r);
+    assert_int_equal(r.n_bad, set_note != NULL);
+    if (set_note) assert_contains(r.bad, set_note);
+    if (getenv("TERN_NPU_SET")) assert_true(r.n_sets > 0);
+}
+static void not_whole(char *data, size_t *len) {
+    static const char now[] = "\"whole\":false,\"fault\":\"argmax_32_256 would not run on NPU alone\"";
+    char *at = memmem(data, *len, "\"whole\":true", 12);
+    assert_non_null(at);
+    size_t more = sizeof now - 1 - 12;
+    memmove(at + 12 + more, at + 12, *len - (size_t)(at + 12 - data));
+    memcpy(at, now, sizeof now - 1);
+    *len += more;
+}
+
+// What tern doctor tells of a unit that its environment makes unusable.
+static void test_doctor(void **state) {
+    (void)state;
+    doctor_says(true, "neural engines", NULL);
+    setenv("TERN_NPU_SET", set_dir, 1);
+    doctor_says(true, "neural engines", NULL);
+    setenv("TERN_NPU_SET", "/nonexistent", 1);
+    doctor_says(false, "tern compile --npu -o DIR", "/nonexistent");
+    copy_with("json", NPU_SET_PROGRAMS, key_end);
+    doctor_says(false, NPU_SET_PROGRAMS, NPU_SET_PROGRAMS);
+    copy_with("part", NPU_SET_PROGRAMS, not_whole);
+    doctor_says(true, "neural engines", "would not run on NPU alone");
+    unsetenv("TERN_NPU_SET");
+    static const char *const texts[] = {"abc", "0", "256,128", "256,", "20000", "1,2,3,4,5,6,7,8,9"};
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        setenv("TERN_NPU_CTX", texts[i], 1);
+        doctor_says(false, "TERN_NPU_CTX='", NULL);
+        refused(model, TERN_UNSUPPORTED, "TERN_NPU_CTX='");
+    }
+    setenv("TERN_NPU_CTX", "256", 1);
+}
+
+// The set's window is the engine's; of a set for another back end nothing is taken.
+static void window_48(char *data, size_t *len) {
+    char *at = memmem(data, *len, "\"window\":", 9);
+    assert_non_null(at);
+    size_t digits = strspn(at + 9, "0123456789");
+    memset(at + 9, ' ', digits);
+    memcpy(at + 9, "48", 2);
+}
+static void advice_is(const char *unit, int window, int ctx_max) {
+    struct unit *u;
+    struct unit_advice a;
+    assert_ok(unit_open(&u, unit, &(struct unit_options){.n_threads = 1}, &test_err));
+    assert_ok(unit_advise(u, model, true, &a, &test_err));
+    assert_int_equal(a.window, window);
+    assert_int_equal(a.ctx_max, ctx_max);
+    unit_close(u);
+}
+static void test_advice(void **state) {
+    (void)state;
+    copy_with("window", NPU_SET_PROGRAMS, window_48);
+    advice_is("npu", 48, 256);
+    advice_is("npu:fp32", 0, 256);
+    setenv("TERN_NPU_CTX", "96,300,1000", 1);
+    advice_is("npu", 48, 1024);
+    setenv("TERN_NPU_CTX", "300", 1);
+    advice_is("npu:ane-m1", 0, 320);
+    advice_is("cpu", 0, 0);
+    setenv("TERN_NPU_CTX", "256", 1);
+    unsetenv("TERN_NPU_SET");
+}
+
+// A full cache: a set says so and where else it may go; a run goes on without and tells.
+static void test_cache_full(void **state) {
+    (void)state;
+    struct weights_info info;
+    bool was_there;
+    struct tern_err err;
+    char cache[400];
+    snprintf(cache, sizeof cache, "%s/full", root);
+    char *kept = getenv("XDG_CACHE_HOME") ? strdup(getenv("XDG_CACHE_HOME")) : NULL;
+    setenv("XDG_CACHE_HOME", cache, 1);
+    setenv("TERN_CACHE_BYTES", "1000", 1);
+    assert_int_equal(set_make(model, "coreai-linux", NULL, &was_there, NULL, &err), TERN_IO);
+    assert_contains(err.message, "TERN_CACHE_BYTES");
+    assert_contains(err.message, "-o DIR");
+    assert_ok(logits_get("npu", model, true, have, &info, &test_err));
+    assert_non_null(info.cache_note);
+    unsetenv("TERN_CACHE_BYTES");
+    if (kept) setenv("XDG_CACHE_HOME", kept, 1);
+    free(kept);
 }
 
 // Both forms of attention are the same function; which one runs is the set's choice.
@@ -328,7 +435,10 @@ int main(void) {
                                        cmocka_unit_test(test_chunks),
                                        cmocka_unit_test(test_parse),
                                        cmocka_unit_test(test_buckets),
-                                       cmocka_unit_test(test_switch)};
+                                       cmocka_unit_test(test_switch),
+                                       cmocka_unit_test(test_doctor),
+                                       cmocka_unit_test(test_cache_full),
+                                       cmocka_unit_test(test_advice)};
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     tiny_model_free(model);
     tiny_model_free(other);

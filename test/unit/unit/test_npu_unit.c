@@ -269,18 +269,21 @@ static void test_tree(void **state) {
 }
 
 // Three sequences of different lengths in one step give what each gives alone.
-static void test_together(void **state) {
-    (void)state;
+static void check_together(const char *ctx) {
     struct rig g;
     int32_t text[4][TEXT];
     struct tiny_shape shape = tiny_lfm2_shape(FORMAT_F32, 21);
+    if (ctx) setenv("TERN_NPU_CTX", ctx, 1);
     rig_open(&g, "npu", &shape, PROG_CLASS_INT8);
-    float *want[3];
+    unsetenv("TERN_NPU_CTX");
+    float *want[3], *behind[3];
     for (int s = 0; s < 3; s++) {
         text_make(&g, text[s], TEXT, 30 + (uint64_t)s);
         want[s] = row_make(&g);
+        behind[s] = row_make(&g);
         feed(&g, 3, text[s], 20 + 15 * s, NULL);
         feed(&g, 3, text[s] + 20 + 15 * s, 3, want[s]);
+        feed(&g, 3, text[s] + 23 + 15 * s, 1, behind[s]);
         g.len[3] = 0;
         g.begun[3] = false;
         feed(&g, s, text[s], 20 + 15 * s, NULL);
@@ -291,8 +294,25 @@ static void test_together(void **state) {
         for (int s = 0; s < 3; s++) step_add_chain_row(&g.b, s, text[s][20 + 15 * s + i], i == 2);
     submit(&g);
     const float *have = g.d->buffer_host(g.logits);
-    for (int s = 0; s < 3; s++) same_bits(have + (size_t)s * (size_t)g.n_vocab, want[s], g.n_vocab, "beside others");
+    const struct prog_argmax *top = (const struct prog_argmax *)g.d->buffer_host(g.argmax);
+    for (int s = 0; s < 3; s++) {
+        same_bits(have + (size_t)s * (size_t)g.n_vocab, want[s], g.n_vocab, "beside others");
+        for (int k = 0; k < g.n_vocab; k++) assert_true(want[s][k] <= top[s].max);
+    }
+    for (int s = 0; s < 3; s++) { // what the step left
+        g.len[s] += 3;
+        feed(&g, s, text[s] + g.len[s], 1, want[s]);
+        same_bits(want[s], behind[s], g.n_vocab, "behind a step beside others");
+    }
     rig_close(&g);
+}
+
+// In one run of the program, and in passes: together the sequences have more columns than the largest bucket.
+static void test_together(void **state) {
+    (void)state;
+    check_together(NULL);
+    check_together("32,64");
+    check_together("64");
 }
 
 // Each fault changes what the checks above compare, so it cannot pass them.
