@@ -2,6 +2,7 @@
 #define _GNU_SOURCE 1
 #include "npu_backend_test.h"
 #include "unit/npu/coreai_int.h"
+#include "unit/unit.h"
 
 static char asset[300], root[256];
 
