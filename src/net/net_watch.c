@@ -36,6 +36,10 @@ static void due_note(struct look *l, uint64_t at) { l->due = MIN(l->due, at); }
 static void cut_locked(struct look *l, struct net_connection *c, int status, const char *message, const char *cause) {
     c->is_cut = true;
     if (status) net_fault_send_locked(c, status, message);
+    if (!status && cause) { // who does not read does not see the end either: what waits for it is dropped by a reset
+        const struct linger none = {.l_onoff = 1, .l_linger = 0};
+        setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+    }
     if (c->task && net_task_gone_locked(c->task, cause)) l->resumes[l->n_resumes++] = c;
     shutdown(c->fd, SHUT_RDWR); // the library sees the end of the stream and closes
 }
