@@ -8,6 +8,9 @@
 #include "unit/npu/npu_eval_int.h"
 
 #define ALIGN_FLOATS 16 // one cache line
+// Values of an operation that one member does alone, and what a function counts for each.
+#define SOLO_WORK 32768
+#define SOLO_FUNCTION 8
 
 static bool slice_is_view(const struct npu_list *l, const struct npu_op *op) {
     const struct npu_tensor *t = &l->tensors[op->in[0]];
@@ -39,6 +42,60 @@ static void views_find(struct npu_eval *e) {
         e->is_view[i] = true;
         e->place[op->out].root = e->place[op->in[0]].root;
         e->place[op->out].offset = e->place[op->in[0]].offset + skip;
+    }
+}
+
+static bool input_by_column(enum npu_role role) {
+    return role == NPU_IN_ROWS || role == NPU_IN_COS || role == NPU_IN_SIN || role == NPU_IN_MASK ||
+           role == NPU_IN_TAP || role == NPU_IN_PICK;
+}
+
+// Where column s of a result depends on column s of what lies behind the last axis alone, or on all of another operand.
+static bool op_by_column(const struct npu_eval *e, const struct npu_op *op) {
+    const struct npu_tensor *x = &e->list->tensors[op->in[0]], *y = &e->list->tensors[op->out];
+    int last = x->rank - 1;
+    bool all = true, any = false, of_x = e->by_column[op->in[0]];
+    for (int i = 0; i < op->n_in; i++) {
+        all = all && e->by_column[op->in[i]];
+        any = any || e->by_column[op->in[i]];
+    }
+    switch (op->kind) {
+    case NPU_OP_MATMUL: return e->by_column[op->in[1]];
+    case NPU_OP_ADD:
+    case NPU_OP_SUB:
+    case NPU_OP_MUL:
+    case NPU_OP_DIV:
+    case NPU_OP_MAX: return any;
+    case NPU_OP_SOFTMAX:
+    case NPU_OP_SUM:
+    case NPU_OP_MEAN:
+    case NPU_OP_REDUCE_MAX:
+    case NPU_OP_ARGMAX:
+    case NPU_OP_SLICE: return of_x && op->axis != last;
+    case NPU_OP_CONCAT: return all && op->axis != last;
+    case NPU_OP_RESHAPE: return of_x && x->shape[last] == y->shape[y->rank - 1];
+    case NPU_OP_TRANSPOSE: return of_x && op->perm[last] == last;
+    default: return of_x;
+    }
+}
+
+static void columns_find(struct npu_eval *e) {
+    const struct npu_list *l = e->list;
+    for (int i = 0; i < l->n_inputs; i++)
+        e->by_column[l->inputs[i]] = input_by_column(l->tensors[l->inputs[i]].role);
+    for (int i = 0; i < l->n_ops; i++) e->by_column[l->ops[i].out] = op_by_column(e, &l->ops[i]);
+}
+
+// What costs less than a barrier is done by one member, and members meet only where shared work begins or ends.
+static void solos_find(struct npu_eval *e) {
+    const struct npu_list *l = e->list;
+    for (int i = 0; i < l->n_ops; i++) {
+        const struct npu_op *op = &l->ops[i];
+        int64_t work = npu_tensor_len(&l->tensors[op->out]);
+        for (int j = 0; j < op->n_in; j++) work = MAX(work, npu_tensor_len(&l->tensors[op->in[j]]));
+        if (op->kind == NPU_OP_MATMUL) work = npu_tensor_len(&l->tensors[op->out]) * l->tensors[op->in[0]].shape[2];
+        if (op->kind == NPU_OP_SOFTMAX || op->kind == NPU_OP_SILU || op->kind == NPU_OP_EXP) work *= SOLO_FUNCTION;
+        e->is_solo[i] = op->kind != NPU_OP_CONV && work <= SOLO_WORK;
     }
 }
 
@@ -144,12 +201,16 @@ enum tern_status npu_eval_create(struct npu_eval **out, const struct npu_list *l
     e->place = arena_calloc(&e->arena, (size_t)l->n_tensors, sizeof(*e->place));
     e->outside = arena_calloc(&e->arena, (size_t)l->n_tensors, sizeof(*e->outside));
     e->is_view = arena_calloc(&e->arena, (size_t)l->n_ops, sizeof(*e->is_view));
+    e->is_solo = arena_calloc(&e->arena, (size_t)l->n_ops, sizeof(*e->is_solo));
+    e->by_column = arena_calloc(&e->arena, (size_t)l->n_tensors, sizeof(*e->by_column));
     enum tern_status status = TERN_OK;
-    if (!e->place || !e->outside || !e->is_view) {
+    if (!e->place || !e->outside || !e->is_view || !e->is_solo || !e->by_column) {
         status = err_set(err, TERN_NO_MEMORY, "npu evaluator %s: no memory", l->name);
         goto fail;
     }
     views_find(e);
+    columns_find(e);
+    solos_find(e);
     TRY_GOTO(constants_load(e, err), fail);
     TRY_GOTO(states_make(e, o->shared, err), fail);
     TRY_GOTO(memory_plan(e, err), fail);
@@ -210,11 +271,22 @@ static void observe(struct npu_eval *e, int op, const struct team_member *self) 
 static void run_member(void *arg, const struct team_member *self) {
     struct npu_eval *e = arg;
     const struct npu_list *l = e->list;
+    const struct team_member one = {.n = 1};
+    bool met = true, alone = false; // since the last meeting: nobody worked; the first member only
     for (int i = 0; i < l->n_ops; i++) {
         if (e->is_view[i]) continue;
-        eval_op(e, &l->ops[i], self);
+        bool solo = e->is_solo[i] && !e->parts;
+        if (self->team && !met && !(solo && alone)) team_barrier(self);
+        if (!solo)
+            eval_op(e, &l->ops[i], self);
+        else if (self->index == 0)
+            eval_op(e, &l->ops[i], &one);
+        alone = solo;
+        met = false;
+        if (!e->parts) continue;
         if (self->team) team_barrier(self);
-        if (e->parts) observe(e, i, self);
+        met = true;
+        observe(e, i, self);
     }
 }
 

@@ -36,8 +36,8 @@ void npu_eval_state_bind(struct npu_eval *e, int state, float *values); // kept 
 float *npu_eval_state(struct npu_eval *e, int state);
 // Where an input is written before a run, or an output read after it.
 float *npu_eval_at(struct npu_eval *e, int tensor);
-// Columns of the window from n on are read by nobody in the next runs: convolutions make them zero instead of computing
-// them. 0: all are wanted.
+// Columns of the window (and of the head) from n on are read by nobody in the next runs: products make them zero and
+// functions leave them finite instead of computing them. 0: all are wanted.
 void npu_eval_columns(struct npu_eval *e, int n);
 void npu_eval_run(struct npu_eval *e);
 

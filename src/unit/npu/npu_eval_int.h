@@ -17,7 +17,9 @@ struct npu_eval {
     struct npu_place *place; // [n_tensors]
     float **outside;         // [n_tensors] constants as floats (fp16 ones), states; else NULL
     bool *is_view;           // [n_ops] nothing to do: the result lies where its source does
-    int columns;             // of the window that convolutions compute; 0: all
+    bool *is_solo;           // [n_ops] too little to share: the first member does it alone
+    bool *by_column;         // [n_tensors] the last axis is the window's columns, or the head's
+    int columns;             // of those that are computed; 0: all
     float *scratch;
     uint64_t scratch_len; // floats
     void *owned;          // scratch of its own, or NULL
@@ -30,6 +32,12 @@ struct npu_eval {
 static inline float *eval_data(const struct npu_eval *e, int id) {
     const struct npu_place *p = &e->place[id];
     return (e->outside[p->root] ? e->outside[p->root] : e->scratch + e->place[p->root].at) + p->offset;
+}
+// Columns of a tensor that are computed: the rest is zero, or finite, and read by nobody.
+static inline int eval_columns(const struct npu_eval *e, int id) {
+    const struct npu_tensor *t = &e->list->tensors[id];
+    int n = t->shape[t->rank - 1];
+    return e->columns > 0 && e->by_column[id] ? MIN(n, e->columns) : n;
 }
 // This member's share of one op.
 void eval_op(struct npu_eval *e, const struct npu_op *op, const struct team_member *self);

@@ -29,6 +29,7 @@ struct product {
     float step;    // of x rounded to int8 first; 0: not
     float divide;  // the sum by this before it is stored; 0: not
     bool sum_away; // see npu_rules.h
+    bool sparse;   // terms of zeros are left out
 };
 
 static void tile_x(const struct npu_eval *e, const struct product *p, int k, int depth, int c, int cols, int padded,
@@ -65,18 +66,65 @@ static void tile_store(const struct npu_eval *e, const struct product *p, int ro
     }
 }
 
+// Most terms of a one-hot product, and of attention behind a short context, are zeros: a zero of x adds nothing to any
+// sum unless it meets an infinity. Runs of terms that count, in whole tiles of four.
+struct live {
+    uint64_t bits[NPU_AXIS_MAX / 256 + 1]; // of fours of terms: some x is not zero
+    bool finite;                           // all of x
+};
+
+static void live_find(const struct npu_eval *e, const struct product *p, struct live *live) {
+    uint32_t all = 0;
+    memset(live->bits, 0, (size_t)(p->depth / 256 + 1) * sizeof live->bits[0]);
+    for (int k = 0; k < p->depth; k++) {
+        uint32_t any = e->k->look(p->cols, p->x + k * p->x_stride);
+        if (any != 0) live->bits[k / 256] |= 1ull << (k / 4 % 64);
+        all |= any;
+    }
+    live->finite = !(all & NPU_LOOK_WILD);
+}
+
+// The tile's terms from k on, of a product whose terms may be left out.
+static void tile_sparse(const struct npu_eval *e, const struct product *p, const struct live *live, int k,
+                        const struct npu_tile *t) {
+    uint32_t any = 0;
+    for (int r = 0; r < t->rows; r++) any |= e->k->look(t->depth, t->w + r * t->w_stride);
+    if (any == 0 && live->finite) return;
+    if (any & NPU_LOOK_WILD) {
+        e->k->mac(p->mac, t);
+        return;
+    }
+    for (int i = 0; i < t->depth;) {
+        int begin = i;
+        while (i < t->depth && (live->bits[(k + i) / 256] >> ((k + i) / 4 % 64) & 1)) i += 4;
+        if (i == begin) {
+            i += 4;
+            continue;
+        }
+        struct npu_tile part = *t;
+        part.w += begin;
+        part.x += (int64_t)begin * t->x_stride;
+        part.depth = MIN(i, t->depth) - begin;
+        e->k->mac(p->mac, &part);
+    }
+}
+
 // Rows [begin, end) of results.
 static void product_run(const struct npu_eval *e, const struct product *p, int begin, int end) {
     _Alignas(64) float acc[NPU_TILE_ROWS][NPU_TILE_COLS];
     _Alignas(64) float w[NPU_TILE_ROWS * NPU_TILE_DEPTH];
     _Alignas(64) float x[NPU_TILE_DEPTH * NPU_TILE_COLS];
+    struct live live;
     bool is_sum = p->divide != 0;
+    // Sums of fp16 values are never -0, which leaving out a term could change.
+    bool sparse = p->sparse && e->rules->half && p->depth <= NPU_AXIS_MAX && begin < end;
+    if (sparse) live_find(e, p, &live);
     for (int row = begin; row < end; row += NPU_TILE_ROWS)
         for (int c = 0; c < p->cols; c += NPU_TILE_COLS) {
             int rows = MIN(NPU_TILE_ROWS, end - row), cols = MIN(NPU_TILE_COLS, p->cols - c);
             int padded = int_round_up(cols, 16);
             bool copy = cols != padded || (e->rules->flush && !is_sum) || p->step > 0;
-            memset(acc, 0, sizeof(acc));
+            memset(acc, 0, (size_t)rows * sizeof acc[0]);
             for (int k = 0; k < p->depth; k += NPU_TILE_DEPTH) {
                 int depth = MIN(NPU_TILE_DEPTH, p->depth - k);
                 struct npu_tile t = {.w = w,
@@ -89,13 +137,17 @@ static void product_run(const struct npu_eval *e, const struct product *p, int b
                                      .x_stride = (int)p->x_stride,
                                      .cliff = is_sum || p->depth == 1 ? 0 : e->rules->cliff};
                 p->weights(e, p->arg, row, rows, k, depth, w);
-                if (e->rules->flush && !is_sum) e->k->flush(NPU_TILE_ROWS * NPU_TILE_DEPTH, w, w);
+                for (int r = 0; e->rules->flush && !is_sum && r < rows; r++)
+                    e->k->flush(depth, w + r * NPU_TILE_DEPTH, w + r * NPU_TILE_DEPTH);
                 if (copy) {
                     tile_x(e, p, k, depth, c, cols, padded, x);
                     t.x = x;
                     t.x_stride = NPU_TILE_COLS;
                 }
-                e->k->mac(p->mac, &t);
+                if (sparse)
+                    tile_sparse(e, p, &live, k, &t);
+                else
+                    e->k->mac(p->mac, &t);
             }
             tile_store(e, p, row, rows, c, cols, acc);
         }
@@ -104,7 +156,6 @@ static void product_run(const struct npu_eval *e, const struct product *p, int b
 static void weights_conv(const struct npu_eval *e, const void *arg, int row, int rows, int k, int depth, float *out) {
     const struct npu_weight *w = arg;
     size_t n = (size_t)w->shape[1];
-    memset(out, 0, (size_t)(NPU_TILE_ROWS * NPU_TILE_DEPTH) * sizeof(float));
     for (int r = 0; r < rows; r++) {
         size_t at = (size_t)(row + r) * n + (size_t)k;
         float *to = out + r * NPU_TILE_DEPTH;
@@ -131,6 +182,12 @@ static float act_step(const struct npu_eval *e, const struct npu_op *op, const f
     return top / 127;
 }
 
+// Columns that nobody reads, of rows [begin, end): zero, for a later product multiplies them with zeros.
+static void rest_clear(float *y, int begin, int end, int cols, int used) {
+    for (int64_t r = begin; r < end && used < cols; r++)
+        memset(y + r * cols + used, 0, (size_t)(cols - used) * sizeof(float));
+}
+
 static void op_conv(struct npu_eval *e, const struct npu_op *op, const struct team_member *self) {
     const struct npu_tensor *x = &e->list->tensors[op->in[0]];
     const struct npu_weight *w = e->list->tensors[op->in[1]].weight;
@@ -140,16 +197,14 @@ static void op_conv(struct npu_eval *e, const struct npu_op *op, const struct te
                         .x = eval_data(e, op->in[0]),
                         .x_stride = cols,
                         .depth = x->shape[1],
-                        .cols = cols,
+                        .cols = eval_columns(e, op->out),
                         .mac = e->rules->conv,
                         .y = eval_data(e, op->out),
                         .y_stride = cols,
                         .step = act_step(e, op, eval_data(e, op->in[0]), npu_tensor_len(x))};
     team_share(self, w->shape[0], NPU_TILE_ROWS, &begin, &end);
-    if (e->columns > 0) p.cols = MIN(cols, e->columns);
     product_run(e, &p, begin, end);
-    for (int r = begin; r < end && p.cols < cols; r++)
-        memset(p.y + (int64_t)r * cols + p.cols, 0, (size_t)(cols - p.cols) * sizeof(float));
+    rest_clear(p.y, begin, end, cols, p.cols);
 }
 
 struct rows_arg {
@@ -160,7 +215,6 @@ struct rows_arg {
 static void weights_rows(const struct npu_eval *e, const void *arg, int row, int rows, int k, int depth, float *out) {
     const struct rows_arg *a = arg;
     (void)e;
-    memset(out, 0, (size_t)(NPU_TILE_ROWS * NPU_TILE_DEPTH) * sizeof(float));
     for (int r = 0; r < rows; r++)
         memcpy(out + r * NPU_TILE_DEPTH, a->w + (int64_t)(row + r) * a->stride + k, (size_t)depth * sizeof(float));
 }
@@ -176,11 +230,13 @@ static void op_matmul(struct npu_eval *e, const struct npu_op *op, const struct 
                             .x = eval_data(e, op->in[1]) + (int64_t)b * k * n,
                             .x_stride = n,
                             .depth = k,
-                            .cols = n,
+                            .cols = eval_columns(e, op->out),
                             .mac = e->rules->matmul,
                             .y = eval_data(e, op->out) + (int64_t)b * m * n,
-                            .y_stride = n};
+                            .y_stride = n,
+                            .sparse = true};
         product_run(e, &p, begin, end);
+        rest_clear(p.y, begin, end, n, p.cols);
     }
 }
 
@@ -277,10 +333,16 @@ static float unary(const struct npu_eval *e, enum npu_op_kind kind, float x) {
 static void op_unary(struct npu_eval *e, const struct npu_op *op, const struct team_member *self) {
     const float *x = eval_data(e, op->in[0]);
     float *y = eval_data(e, op->out);
-    int begin, end;
-    team_share(self, (int)npu_tensor_len(&e->list->tensors[op->out]), 64, &begin, &end);
-    for (int i = begin; i < end; i++) y[i] = unary(e, op->kind, x[i]);
-    if (begin < end) e->k->round(e->fix, end - begin, y + begin, y + begin);
+    const struct npu_tensor *t = &e->list->tensors[op->out];
+    int begin, end, cols = t->shape[t->rank - 1], used = eval_columns(e, op->out);
+    team_share(self, (int)(npu_tensor_len(t) / cols), MAX(1, 64 / cols), &begin, &end);
+    for (int r = begin; r < end; r++) {
+        const float *from = x + (int64_t)r * cols;
+        float *to = y + (int64_t)r * cols;
+        for (int i = 0; i < used; i++) to[i] = unary(e, op->kind, from[i]);
+        for (int i = used; i < cols; i++) to[i] = 1; // no sum of them is zero
+    }
+    if (begin < end) e->k->round(e->fix, (end - begin) * cols, y + (int64_t)begin * cols, y + (int64_t)begin * cols);
 }
 
 // ------------------------------------------------------------------------------------------------------------ an axis
@@ -325,7 +387,7 @@ static void op_axis(struct npu_eval *e, const struct npu_op *op, const struct te
     const struct npu_tensor *x = &e->list->tensors[op->in[0]];
     const float *px = eval_data(e, op->in[0]);
     float *py = eval_data(e, op->out);
-    int n = x->shape[op->axis], begin, end;
+    int n = x->shape[op->axis], begin, end, last = x->shape[x->rank - 1], used = eval_columns(e, op->out);
     int64_t inner = product(x, op->axis + 1, x->rank), keep = op->kind == NPU_OP_SOFTMAX ? n : 1;
     team_share(self, (int)(product(x, 0, op->axis) * inner), 16, &begin, &end);
     for (int64_t i = begin; i < end;) {
@@ -333,6 +395,15 @@ static void op_axis(struct npu_eval *e, const struct npu_op *op, const struct te
         int cols = (int)MIN(MIN(inner - c, end - i), NPU_TILE_COLS);
         const float *from = px + o * n * inner + c;
         float *to = py + o * keep * inner + c;
+        if (used < last && op->axis < x->rank - 1) { // the columns of one row
+            int at = (int)(c % last);
+            cols = MIN(cols, at < used ? used - at : last - at);
+            if (at >= used) {
+                for (int64_t k = 0; k < keep; k++) memset(to + k * inner, 0, (size_t)cols * sizeof(float));
+                i += cols;
+                continue;
+            }
+        }
         if (op->kind == NPU_OP_SOFTMAX) softmax_cols(e, from, to, n, inner, cols);
         if (op->kind == NPU_OP_REDUCE_MAX) max_cols(e, from, to, n, inner, cols);
         if (op->kind == NPU_OP_ARGMAX) argmax_cols(from, to, n, inner, cols);

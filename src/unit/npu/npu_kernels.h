@@ -26,6 +26,7 @@ struct npu_tile {
     float cliff; // 0: none
 };
 
+#define NPU_LOOK_WILD 0x80000000u
 struct npu_kernels {
     const char *isa;
     void (*mac)(enum npu_mac mac, const struct npu_tile *t);
@@ -40,6 +41,8 @@ struct npu_kernels {
     void (*max)(int n, const float *x, float *acc); // acc = x > acc or x is NaN ? x : acc
     void (*div)(enum npu_fix fix, int n, const float *x, const float *d, float *y);
     void (*narrow)(int n, const float *x, uint16_t *out); // fp16
+    // The bits of all magnitudes ored together, and NPU_LOOK_WILD when one is infinite or NaN. 0: nothing but zeros.
+    uint32_t (*look)(int n, const float *x);
 };
 extern const struct npu_kernels npu_kernels_scalar;
 extern const struct npu_kernels npu_kernels_avx2;

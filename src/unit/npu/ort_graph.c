@@ -12,11 +12,16 @@
 
 #define ORT_NAME_MAX 64
 #define ORT_EXTERNAL_MIN 128 // bytes; smaller constants must be the runtime's own copy
-#define ORT_INDICES_MAX 8
+#define ORT_INDICES_MAX 8 // values of one
+#define ORT_INDICES_FIRST 64
 // Weights of a piece: 9 MB in fp32. Larger ones cost work memory (65 MB for a piece of a head), smaller ones time.
 #define ORT_PIECE ((int64_t)2304 * 1024)
 #define ORT_PIECES_MAX 64
 
+struct ort_indices { // "i<number>"
+    int n;
+    int64_t v[ORT_INDICES_MAX];
+};
 struct ort_build {
     const struct ort_backend *b;
     const struct npu_list *l;
@@ -24,7 +29,9 @@ struct ort_build {
     int element;    // of computed values
     bool *unscaled; // [n_tensors]: int8 weights of convolutions alone, whose results are scaled instead
     bool *leaves;   // [n_tensors]: an output or a state's new value, so rounded to fp16
-    int n_indices;  // constants of int64 so far
+    struct ort_indices *indices; // [n_indices] constants of int64 so far
+    int n_indices, indices_cap;
+    struct arena *scratch;
     int n_nodes;
     struct tern_err *err;
 };
@@ -131,9 +138,23 @@ static enum tern_status constant_halves(struct ort_build *g, const char *name, c
     return constant_add(g, name, ORT_F16, half, (size_t)n * 2, dims, rank);
 }
 
+// Equal ones are one constant: a session keeps a kilobyte and more for each.
 static enum tern_status indices_add(struct ort_build *g, char name[ORT_NAME_MAX], const int64_t *v, int n) {
     int64_t dims[1] = {n};
-    snprintf(name, ORT_NAME_MAX, "i%d", g->n_indices++);
+    int i = 0;
+    while (i < g->n_indices && (g->indices[i].n != n || memcmp(g->indices[i].v, v, (size_t)n * sizeof *v) != 0)) i++;
+    snprintf(name, ORT_NAME_MAX, "i%d", i);
+    if (i < g->n_indices) return TERN_OK;
+    if (g->n_indices == g->indices_cap) {
+        int cap = MAX(2 * g->indices_cap, ORT_INDICES_FIRST);
+        struct ort_indices *more = arena_alloc(g->scratch, (size_t)cap * sizeof *more);
+        if (!more) return err_set(g->err, TERN_NO_MEMORY, "no memory to make a graph of %s", g->l->name);
+        if (g->n_indices > 0) memcpy(more, g->indices, (size_t)g->n_indices * sizeof *more);
+        g->indices = more;
+        g->indices_cap = cap;
+    }
+    g->indices[g->n_indices].n = n;
+    memcpy(g->indices[g->n_indices++].v, v, (size_t)n * sizeof *v);
     return constant_add(g, name, ORT_I64, v, (size_t)n * sizeof *v, dims, 1);
 }
 
@@ -415,6 +436,7 @@ enum tern_status ort_model_build(const struct ort_backend *b, struct ort_model *
     enum tern_status status;
     *out = NULL;
     arena_init(&scratch, 0);
+    g.scratch = &scratch;
     TRY(ort_check(b, b->editor->create_graph(&g.graph), err, "%s", l->name));
     TRY_GOTO(graph_build(&g, &scratch), fail);
     TRY_GOTO(ort_check(b, b->editor->create_model(&domain, &opset, 1, out), err, "%s", l->name), fail);
