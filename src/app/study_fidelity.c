@@ -193,31 +193,18 @@ done:
     return status;
 }
 
-static int fidelity_run(struct asked *q, struct model_opts *model, int n_ctx) {
+static int fidelity_ask(struct asked *q, struct model_opts *model) {
     struct tern_err err = {0};
-    struct fidelity f = {0};
-    struct prompt_set set = {0};
-    struct tern_engine *text = NULL;
-    struct buf storage;
-    buf_init(&storage, 0);
-    int code = model_opts_finish(q->c, model);
-    if (code == 0) code = model_path_told(q->c, &model->engine.model_path, &storage);
-    struct tern_engine_options o = model->engine; // the path in storage
-    model->engine.unit = "null";
-    if (code == 0) code = engine_open_told(q->c, model, &text);
-    if (code != 0) {
-        buf_release(&storage);
-        return code;
-    }
-    enum tern_status status = prompt_set_read(&set, q->prompts, &err);
-    if (status == TERN_OK && q->thin > 0) prompt_set_thin(&set, q->thin);
-    if (status == TERN_OK) status = fidelity_open(&f, &q->sides[0], &o, text, &set, n_ctx, q->answer_max, &err);
-    if (status == TERN_OK) status = sides_run(q, &f, &set, &o, &err);
-    fidelity_close(&f);
-    prompt_set_release(&set);
-    tern_engine_close(text);
-    buf_release(&storage);
-    return status == TERN_OK ? EXIT_DONE : fail_told(q->c, &err);
+    struct fidelity_run r;
+    int code = fidelity_run_open(&r, &(struct fidelity_asked){.c = q->c,
+                                                              .model = model,
+                                                              .a = &q->sides[0],
+                                                              .prompts = q->prompts,
+                                                              .thin = q->thin,
+                                                              .answer_max = q->answer_max});
+    if (code == EXIT_DONE && sides_run(q, &r.f, &r.set, &r.options, &err) != TERN_OK) code = fail_told(q->c, &err);
+    fidelity_run_close(&r);
+    return code;
 }
 
 static int fidelity_main(const struct command *c, int argc, char **argv) {
@@ -250,7 +237,7 @@ static int fidelity_main(const struct command *c, int argc, char **argv) {
     for (int i = 0; i < n_args; i++)
         if (side_parse(&q.sides[q.n_sides++], argv[1 + i], &err) != TERN_OK) return usage_error(c, "%s", err.message);
     if (q.formats && formats_add(&q, &err) != TERN_OK) return usage_error(c, "%s", err.message);
-    return fidelity_run(&q, &model, model.engine.n_ctx > 0 ? model.engine.n_ctx : 1024);
+    return fidelity_ask(&q, &model);
 }
 
 const struct command command_fidelity = {

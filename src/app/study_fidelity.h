@@ -42,6 +42,26 @@ void fidelity_close(struct fidelity *f);
 // Fills the cells of all answers. B has the model of A, or another file of it with the same vocabulary.
 enum tern_status fidelity_compare(struct fidelity *f, struct side *b, struct tern_err *err);
 
+// Everything that a command needs to compare arithmetics with A: the model's path, the text engine, prompts and answers.
+struct fidelity_asked {
+    const struct command *c;
+    struct model_opts *model; // parsed; the engine's own options are taken from it
+    const struct side_spec *a;
+    const char *prompts; // file; NULL: a few of its own
+    int thin;            // prompts of each category; 0: all
+    int answer_max;
+};
+struct fidelity_run {
+    struct fidelity f;
+    struct prompt_set set;
+    struct tern_engine_options options; // of further sides
+    struct tern_engine *text;
+    struct buf storage; // of the model's path
+};
+// 0, or the exit code after the error was told. fidelity_run_close after failure too.
+int fidelity_run_open(struct fidelity_run *r, const struct fidelity_asked *q);
+void fidelity_run_close(struct fidelity_run *r);
+
 struct fidelity_line {
     char name[32];
     int n, n_bad;

@@ -92,32 +92,18 @@ static enum tern_status sides_run(struct asked *q, struct fidelity *f, const str
     return TERN_OK;
 }
 
-static int validate_run(struct asked *q, struct model_opts *model, int n_ctx) {
+static int validate_ask(struct asked *q, struct model_opts *model) {
     struct tern_err err = {0};
-    struct fidelity f = {0};
-    struct prompt_set set = {0};
-    struct tern_engine *text = NULL;
-    struct buf storage;
-    buf_init(&storage, 0);
-    int code = model_opts_finish(q->c, model);
-    if (code == 0) code = model_path_told(q->c, &model->engine.model_path, &storage);
-    struct tern_engine_options o = model->engine; // the path in storage
-    model->engine.unit = "null";
-    if (code == 0) code = engine_open_told(q->c, model, &text);
-    if (code != 0) {
-        buf_release(&storage);
-        return code;
-    }
-    enum tern_status status = prompt_set_read(&set, q->prompts, &err);
-    if (status == TERN_OK && q->thin > 0) prompt_set_thin(&set, q->thin);
-    if (status == TERN_OK) status = fidelity_open(&f, &q->reference, &o, text, &set, n_ctx, q->answer_max, &err);
-    if (status == TERN_OK) status = sides_run(q, &f, &set, &o, &err);
-    fidelity_close(&f);
-    prompt_set_release(&set);
-    tern_engine_close(text);
-    buf_release(&storage);
-    if (status != TERN_OK) return fail_told(q->c, &err);
-    return q->n_rejected > 0 ? EXIT_FAILED : EXIT_DONE;
+    struct fidelity_run r;
+    int code = fidelity_run_open(&r, &(struct fidelity_asked){.c = q->c,
+                                                              .model = model,
+                                                              .a = &q->reference,
+                                                              .prompts = q->prompts,
+                                                              .thin = q->thin,
+                                                              .answer_max = q->answer_max});
+    if (code == EXIT_DONE && sides_run(q, &r.f, &r.set, &r.options, &err) != TERN_OK) code = fail_told(q->c, &err);
+    fidelity_run_close(&r);
+    return code == EXIT_DONE && q->n_rejected > 0 ? EXIT_FAILED : code;
 }
 
 static int validate_main(const struct command *c, int argc, char **argv) {
@@ -150,7 +136,7 @@ static int validate_main(const struct command *c, int argc, char **argv) {
             return usage_error(c, "'%s': an engine takes a unit, a class and kv=; the rest is for tern fidelity",
                                s->text);
     }
-    return validate_run(&q, &model, model.engine.n_ctx > 0 ? model.engine.n_ctx : 1024);
+    return validate_ask(&q, &model);
 }
 
 const struct command command_validate = {

@@ -42,8 +42,9 @@ void profile_file_name(const struct profile *key, char out[PROFILE_FILE_NAME]);
 // Validations, format v1. One JSON object {"format": "tern-validations", "version": 1, "rows": [...]}; a row:
 //
 //   "model": digest; "unit": "npu:ane-m1"; "numerics": "int8/kv-f16"; "scales": SHA-256 of a calibration file or "";
-//   "chip": "Apple M4 Pro"; "system": "macOS 26.1"; "runtime": "ONNX Runtime 1.30.0 on CPU", or tern's version where
-//   tern computes ........ the key: a row serves only where all of it is the same
+//   "chip": "Apple M4 Pro"; "system": "macOS 26.1"; "runtime": "ONNX Runtime 1.30.0 on CPU, programs 1a2b3c4d", or
+//   tern's version where tern computes, and a checksum of the sources that make programs or evaluate them
+//   ........ the key: a row serves only where all of it is the same
 //   "name": the model's; "reference": "cpu/fp32"; "prompts": SHA-256 of the file, or ""
 //   "tokens", "top1": [share, low, high of 95 %], "kl": nats, "perplexity_ratio"
 //   "least": name of the worst category or band; "least_top1"

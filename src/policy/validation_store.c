@@ -9,6 +9,7 @@
 
 #define PATH_MAX_HERE 4096
 #define LOCK_MS 10000
+#define RUNTIME_MAX 150 // of a runtime's name and version in a key
 #define SCALES_BYTES_MAX (1u << 20)
 
 static void text_copy(char *out, size_t cap, struct str text) {
@@ -43,11 +44,11 @@ enum tern_status validation_key_make(struct validation_key *out, const char *mod
     text_copy(out->numerics, sizeof out->numerics, str_from(numerics));
     os_chip_name(out->chip, sizeof out->chip);
     os_system_name(out->system, sizeof out->system);
-    // What tern computes itself changes with tern; a runtime with its own version.
-    if (caps->deterministic)
-        (void)snprintf(out->runtime, sizeof out->runtime, "tern %.*s", (int)strcspn(version, " "), version);
-    else
-        text_copy(out->runtime, sizeof out->runtime, str_from(caps->detail));
+    // What tern computes itself changes with tern, a runtime with its own version; programs with what makes them.
+    int n = caps->deterministic ? (int)strcspn(version, " ") : (int)MIN(strlen(caps->detail), RUNTIME_MAX);
+    (void)snprintf(out->runtime, sizeof out->runtime, "%s%.*s%s%s", caps->deterministic ? "tern " : "", n,
+                   caps->deterministic ? version : caps->detail, caps->arithmetic ? ", programs " : "",
+                   caps->arithmetic ? caps->arithmetic : "");
     if (scales && strcmp(caps->name, "npu") == 0) return file_digest(scales, out->scales, err);
     return TERN_OK;
 }

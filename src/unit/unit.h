@@ -31,6 +31,7 @@ struct unit_caps {
     bool host_memory;         // buffers are plain host memory (buffer_host works)
     bool cost_follows_rows;   // cost by valid rows (cpu, cuda), else by the window (npu)
     bool deterministic;       // keeps the contract of op.h
+    const char *arithmetic;   // changes when what it computes may; NULL: only with tern's version
     enum state_tag state_tag; // layout it reads
     int window_max;
     enum op_bf16_order bf16_order; // its arithmetic in PROG_CLASS_BF16

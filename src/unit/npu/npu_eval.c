@@ -81,8 +81,7 @@ static bool op_by_column(const struct npu_eval *e, const struct npu_op *op) {
 
 static void columns_find(struct npu_eval *e) {
     const struct npu_list *l = e->list;
-    for (int i = 0; i < l->n_inputs; i++)
-        e->by_column[l->inputs[i]] = input_by_column(l->tensors[l->inputs[i]].role);
+    for (int i = 0; i < l->n_inputs; i++) e->by_column[l->inputs[i]] = input_by_column(l->tensors[l->inputs[i]].role);
     for (int i = 0; i < l->n_ops; i++) e->by_column[l->ops[i].out] = op_by_column(e, &l->ops[i]);
 }
 

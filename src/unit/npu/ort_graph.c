@@ -12,7 +12,7 @@
 
 #define ORT_NAME_MAX 64
 #define ORT_EXTERNAL_MIN 128 // bytes; smaller constants must be the runtime's own copy
-#define ORT_INDICES_MAX 8 // values of one
+#define ORT_INDICES_MAX 8    // values of one
 #define ORT_INDICES_FIRST 64
 // Weights of a piece: 9 MB in fp32. Larger ones cost work memory (65 MB for a piece of a head), smaller ones time.
 #define ORT_PIECE ((int64_t)2304 * 1024)
@@ -26,9 +26,9 @@ struct ort_build {
     const struct ort_backend *b;
     const struct npu_list *l;
     struct ort_graph *graph;
-    int element;    // of computed values
-    bool *unscaled; // [n_tensors]: int8 weights of convolutions alone, whose results are scaled instead
-    bool *leaves;   // [n_tensors]: an output or a state's new value, so rounded to fp16
+    int element;                 // of computed values
+    bool *unscaled;              // [n_tensors]: int8 weights of convolutions alone, whose results are scaled instead
+    bool *leaves;                // [n_tensors]: an output or a state's new value, so rounded to fp16
     struct ort_indices *indices; // [n_indices] constants of int64 so far
     int n_indices, indices_cap;
     struct arena *scratch;

@@ -5,6 +5,7 @@
 // calibrated scales; "npu:ort", "npu:openvino" and "npu:coreai" run programs on those runtimes (pack_unit.c). Steps run
 // to their end in submit.
 #include "base/base.h"
+#include "npu_arithmetic.h" // made by the build
 #include "unit/npu/npu_unit.h"
 #include "unit/npu/pack_choice.h"
 #include <stdio.h>
@@ -119,6 +120,7 @@ static void npu_caps(const struct unit *u, struct unit_caps *out) {
                               .host_memory = true,
                               .cost_follows_rows = false,
                               .deterministic = !u->remote, // of a runtime nobody promises it
+                              .arithmetic = NPU_ARITHMETIC,
                               .state_tag = STATE_CPU_V1,
                               .window_max = NPU_WINDOW_MAX};
 }

@@ -218,6 +218,12 @@ static void test_offered(void **state) {
     assert_int_equal(validation_key_make(&b, "m", "npu:ane-m1", &caps, "int8/kv-f16", "0.1.0 (abc)", &err), TERN_OK);
     assert_string_equal(b.runtime, "tern 0.1.0");
     assert_string_equal(b.scales, "");
+    caps.arithmetic = "1a2b3c4d"; // what the release number does not tell
+    assert_int_equal(validation_key_make(&b, "m", "npu:ane-m1", &caps, "int8/kv-f16", "0.1.0 (abc)", &err), TERN_OK);
+    assert_string_equal(b.runtime, "tern 0.1.0, programs 1a2b3c4d");
+    caps.deterministic = false;
+    assert_int_equal(validation_key_make(&b, "m", "npu:ort", &caps, "int8/kv-f16", "0.1.0 (abc)", &err), TERN_OK);
+    assert_string_equal(b.runtime, "ONNX Runtime 1.30 on CPU, programs 1a2b3c4d");
     b.chip[0]++;
     assert_false(validation_here(&b));
     assert_int_not_equal(validation_key_make(&b, "m", "npu@/nowhere", &caps, "int8", "1", &err), TERN_OK);
