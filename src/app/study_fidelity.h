@@ -42,7 +42,7 @@ void fidelity_close(struct fidelity *f);
 // Fills the cells of all answers. B has the model of A, or another file of it with the same vocabulary.
 enum tern_status fidelity_compare(struct fidelity *f, struct side *b, struct tern_err *err);
 
-// Everything that a command needs to compare arithmetics with A: the model's path, the text engine, prompts and answers.
+// What a command needs to compare arithmetics with A: the model, an engine for its text, prompts and the answers of A.
 struct fidelity_asked {
     const struct command *c;
     struct model_opts *model; // parsed; the engine's own options are taken from it
