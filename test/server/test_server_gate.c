@@ -93,7 +93,7 @@ static void hosts(void **state) {
                      403);
 }
 
-static void origins(void **state) {
+static void origins(void **state) { // Z02
     (void)state;
     static const struct {
         const char *origin;
@@ -302,7 +302,7 @@ static void log_is_clean(void **state) {
     mem_free(log);
 }
 
-static void framing(void **state) {
+static void framing(void **state) { // A14
     (void)state;
 #define POST "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 #define HIDDEN "GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -243,7 +243,7 @@ static void prefixes_stay_with_their_key(void **state) {
     assert_int_equal(server_stop(&s), 0);
 }
 
-// SIGTERM: a short answer ends well, an endless one gets an error event after the time for it; exit 0.
+// A18: SIGTERM: a short answer ends well, an endless one gets an error event after the time for it; exit 0.
 static void drain_ends_streams(void **state) {
     (void)state;
     struct served s;
@@ -289,7 +289,7 @@ static void second_signal_is_at_once(void **state) {
     mem_free(endless);
 }
 
-// While the model loads /health says 503, /v1/models has the name, a chat waits for nobody.
+// A20: while the model loads /health says 503, /v1/models has the name, a chat waits for nobody.
 static void loading_is_told(void **state) {
     (void)state;
     struct served s;

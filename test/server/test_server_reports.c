@@ -1,6 +1,6 @@
 // More cases from other servers' bug reports, over HTTP, plain and streamed: tool calls and reasoning of every script
 // that has them (P…), bytes that are no text (A02), a stream's form (A07), framing (A14), large bodies (A15), empty
-// answers (A19), contents in parts (J15), clients that leave (X01, X04).
+// answers (A19), contents in parts (J15), schemas without end, clients that leave (X01, X04).
 #define _GNU_SOURCE 1
 #include "server_lib.h"
 
@@ -323,6 +323,32 @@ static void large_requests(void **state) {
     if (!is_short && more > 64 << 20) fail_msg("%.0f MiB more", more / (1 << 20));
 }
 
+// A stream of schemas of which none comes twice: each is held to, and once as many are kept as may
+// be, no more memory is taken.
+static void schemas_without_end(void **state) {
+    (void)state;
+    const int n = is_short ? 60 : 1500;
+    double rss = 0;
+    for (int i = 0; i < n; i++) {
+        char extra[300], want[32];
+        if (i == n / 3) rss = metric("tern_resident_bytes");
+        snprintf(want, sizeof want, "\"w%d\"", i);
+        snprintf(extra, sizeof extra,
+                 ", \"max_tokens\": 20, \"response_format\": {\"type\": \"json_schema\", \"json_schema\": "
+                 "{\"name\": \"n\", \"schema\": {\"const\": %s}}}",
+                 want);
+        struct answer_http a = chat("s01", extra);
+        if (a.status != 200) fail_msg("%d %s", a.status, a.body);
+        struct said s = whole_read(&a);
+        assert_string_equal(s.text, want);
+        json_decref(s.calls);
+        answer_free(&a);
+    }
+    assert_true(metric("tern_constraints_kept") <= 64);
+    const double more = metric("tern_resident_bytes") - rss;
+    if (!is_short && more > 24 << 20) fail_msg("%.1f MiB more", more / (1 << 20));
+}
+
 // --------------------------------------------------------------------------------------------------------- who leaves
 
 static int post_begin(const char *body) {
@@ -420,8 +446,9 @@ static void many_that_leave(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tool_calls),        cmocka_unit_test(texts_and_forms),
-                                       cmocka_unit_test(contents_in_parts), cmocka_unit_test(large_requests),
-                                       cmocka_unit_test(slot_is_free_soon), cmocka_unit_test(many_that_leave)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(tool_calls),          cmocka_unit_test(texts_and_forms),
+                                       cmocka_unit_test(contents_in_parts),   cmocka_unit_test(large_requests),
+                                       cmocka_unit_test(schemas_without_end), cmocka_unit_test(slot_is_free_soon),
+                                       cmocka_unit_test(many_that_leave)};
     return cmocka_run_group_tests_name("more reported cases", tests, setup, teardown);
 }

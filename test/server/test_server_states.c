@@ -126,8 +126,28 @@ static void damaged_files(const struct served *s) {
         if (strstr(a.body, folder) || !strstr(a.body, "damaged")) fail_msg("%s", a.body);
         answer_free(&a);
     }
+    // A link in its place is not followed out of the folder, neither to read nor to write.
+    char target[600];
+    snprintf(target, sizeof target, "%s/outside", folder);
+    FILE *f = fopen(target, "wb");
+    assert_non_null(f);
+    fputs("keep me", f);
+    fclose(f);
+    unlink(path);
+    assert_int_equal(symlink(target, path), 0);
+    struct answer_http a = http_post(s, "/slots/0?action=restore", "{\"filename\": \"damaged\"}", KEY_A);
+    if (a.status != 400 || strstr(a.body, "keep me") || strstr(a.body, folder)) fail_msg("%d %s", a.status, a.body);
+    answer_free(&a);
+    done(http_post(s, "/slots/0?action=save", body, KEY_A), "n_saved");
+    struct buf b;
+    buf_init(&b, 1 << 20);
+    assert_int_equal(file_read_all(&b, target, NULL), TERN_OK);
+    assert_true(str_eqz(buf_str(&b), "keep me"));
+    buf_release(&b);
+    done(http_post(s, "/slots/0?action=restore", "{\"filename\": \"damaged\"}", KEY_A), "n_restored");
     cached(s, KEY_A, text); // and all is well
     unlink(path);
+    unlink(target);
 }
 
 static void refusals(void **state) {
