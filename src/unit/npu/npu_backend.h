@@ -23,6 +23,7 @@ struct npu_backend_options {
     const char *provider; // whose device runs it: "cpu" (default), else what the runtime calls it ("NPU", "QNN")
     const char *plugin;   // ort: a plug-in library that registers the provider; NULL: built in
     const char *asset;    // coreai: folder *.aimodel that holds the compiled lists
+    const char *cache;    // openvino: folder where it keeps and finds what it compiled, made; NULL: none
     int n_threads;        // of the cpu provider; 0: one per fast core
 };
 struct npu_backend_info {

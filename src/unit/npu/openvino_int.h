@@ -63,7 +63,8 @@ struct openvino_backend {
     struct npu_backend_base base;
     struct ov_api api;
     struct ov_core *core;
-    char device[64]; // "CPU", "NPU"
+    char device[64];  // "CPU", "NPU"
+    char cache[1024]; // folder of what it compiled; "": none
     int n_threads;
 };
 // 0 is success; else "OpenVINO: what: the runtime's message" as TERN_UNSUPPORTED.

@@ -83,6 +83,10 @@ enum tern_status openvino_open(struct npu_backend **out, const struct npu_backen
     if (!b) return err_set(err, TERN_NO_MEMORY, "no memory for OpenVINO");
     b->base.driver = &npu_openvino_backend;
     b->n_threads = o->n_threads;
+    if (o->cache && (size_t)snprintf(b->cache, sizeof b->cache, "%s", o->cache) >= sizeof b->cache) {
+        status = err_set(err, TERN_INVALID_ARGUMENT, "'%s' is too long for a folder", o->cache);
+        goto prefix;
+    }
     TRY_GOTO(npu_runtime_find(b->base.info.library, sizeof b->base.info.library, &place, o->library, err), prefix);
     TRY_GOTO(npu_runtime_load(&lib, b->base.info.library, &place, err), prefix);
     TRY_GOTO(functions_get(b, lib, err), prefix);

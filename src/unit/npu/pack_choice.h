@@ -5,6 +5,7 @@
 
 #define NPU_SET_PROGRAMS "programs.json"
 #define NPU_SET_ASSET "model.aimodel" // of back end coreai
+#define NPU_SET_OPENVINO "openvino"   // of back end openvino: programs as the runtime keeps them
 #define NPU_SET_VERSION 2
 #define NPU_CHUNKS 8 // of the second form of attention
 

@@ -35,6 +35,7 @@ struct set {
     const struct npu_backend_driver *driver; // NULL: the evaluator
     const struct npu_rules *rules;
     struct npu_backend *backend;
+    bool keeps; // what the runtime compiles, in the set; the cache has no room for that
     struct team *team;
     struct npu_calibration *calibration;
     struct npu_scales scales;
@@ -453,6 +454,12 @@ static enum tern_status asset_make(struct set *c, char asset[PATH_LEN_MAX]) {
 static enum tern_status backend_start(struct set *c, const char *asset) {
     struct npu_backend_options o = {
         .provider = c->o->provider, .plugin = c->o->plugin, .n_threads = c->o->n_threads, .asset = asset};
+    char cache[PATH_LEN_MAX];
+    if (c->keeps) {
+        TRY(path_join(cache, c->dir, NPU_SET_OPENVINO, c->err));
+        TRY(os_mkdirs(cache, c->err));
+        o.cache = cache;
+    }
     struct team_options team = {.n_threads = c->o->n_threads};
     if (!c->team) TRY(team_create(&c->team, &team, c->err));
     if (!c->driver) return TERN_OK;
@@ -514,6 +521,8 @@ static enum tern_status set_run(struct set *c, bool *was_there) {
         npu_choice_text(&c->choice, text, sizeof text);
         note(c, "switch point: %s", text);
         TRY(window_choose(c));
+        c->keeps = c->driver == &npu_openvino_backend && c->o->dir; // from now on: not what was only measured
+        if (c->keeps) TRY(backend_start(c, NULL));
         TRY(lists_make(c));
     }
     return programs_make(c);

@@ -56,6 +56,11 @@ enum tern_status npu_remote_open(struct unit *u, const char *variant, int n_thre
     TRY(npu_backend_find(&u->remote_driver, name, err));
     char asset[NPU_PATH_MAX + 16];
     if (u->remote_driver->needs_asset) TRY(asset_find(u, &o, asset, sizeof asset, err));
+    struct os_stat st;
+    if (u->remote_driver == &npu_openvino_backend && u->set[0]) {
+        (void)snprintf(asset, sizeof asset, "%s/" NPU_SET_OPENVINO, u->set);
+        if (os_stat_get(&st, asset)) o.cache = asset;
+    }
     TRY(u->remote_driver->open(&u->remote, &o, err));
     enum tern_status status = npu_opener_create(&u->opener, u, err);
     if (status != TERN_OK) {
