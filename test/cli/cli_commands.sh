@@ -123,6 +123,36 @@ for draft in off chain tree; do
     cmp -s "$work/npu_off" "$work/npu_$draft" || fail "run --unit npu --draft $draft: another text than plain decoding"
 done
 
+# Two units: a text goes on where the first unit's programs end; one unit alone says so before it begins.
+run run -c 256 -n 24 --draft off 'Write a story about a fox.'
+cp "$work/out" "$work/cpu_off"
+run run -c 256 -n 24 --draft off --plan handoff --then cpu 'Write a story about a fox.'
+want_code 'run --plan handoff' 0
+cmp -s "$work/cpu_off" "$work/out" || fail 'run --plan handoff: another text than on the one unit'
+TERN_NPU_CTX=32 && export TERN_NPU_CTX
+run run --unit npu -c 256 -n 24 --draft off --plan extend --then npu:fp32 'Write a story about a fox.'
+want_code 'run --plan extend, bounded twice' 1
+want_in 'run --plan extend, bounded twice' err 'unit npu:fp32 holds 32'
+run run --unit npu -c 256 -n 40 --draft off --plan extend --then cpu 'Write a story about a fox.'
+want_code 'run --plan extend' 0
+[ "$(wc -c <"$work/out")" -gt 100 ] || fail 'run --plan extend: the text ends where the first unit does'
+run run --unit npu -c 256 'x'
+want_code 'run beyond the largest bucket' 1
+want_in 'run beyond the largest bucket' err 'unit npu holds 32 .*TERN_NPU_CTX.*--plan extend --then cpu'
+run run --unit npu --plan handoff 'x'
+want_in 'run --plan handoff alone' err 'a second one is needed (--then)'
+run run --plan split 'x'
+want_in 'run --plan split' err 'there are whole, handoff and extend'
+TERN_NPU_CTX=many && export TERN_NPU_CTX
+run doctor
+want_in 'doctor, buckets' out "npu  *no  *TERN_NPU_CTX='many'"
+run run --unit npu 'x'
+want_in 'run, buckets' err "TERN_NPU_CTX='many'"
+unset TERN_NPU_CTX
+run fidelity cpu/fp32 npu:fp32/fp32,plan=handoff,then=cpu --prompts test/data/pico/prompts.jsonl --each 1 --answer 4
+want_code 'fidelity of a plan' 0
+want_in 'fidelity of a plan' out 'verdict: adopt'
+
 run explain --program
 want_code 'explain --program' 0
 want_in 'explain --program' out 'attention'
