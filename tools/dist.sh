@@ -82,8 +82,11 @@ build() { # ARCH
     cp "$folder/tern-static" "$out/tern-static-$1"
     $strip "$out/tern-static-$1"
     if [ ! -d "$tree/usr/share/man" ]; then # pages are the same for every processor
-        [ -d "$out/tree-$host/usr/share/man" ] || fail "pages for $1 come from the build for $host: name it first"
-        cp -R "$out/tree-$host/usr/share/." "$tree/usr/share/"
+        pages=$out/tree-$host/usr/share
+        [ -d "$pages/man" ] || pages=${TERN_PAGES:-}
+        [ -d "$pages/man" ] ||
+            fail "pages for $1 come from the build for $host: name it first, or set TERN_PAGES to the share folder of an installed tern"
+        cp -R "$pages/." "$tree/usr/share/"
     fi
     mkdir -p "$tree/usr/share/doc/tern"
     licences >"$tree/usr/share/doc/tern/copyright"
