@@ -148,8 +148,9 @@ static int model_quantize(const struct command *c, const struct quantize_opts *o
     if (m->warning.len) fprintf(stderr, "tern quantize: %.*s\n", (int)m->warning.len, m->warning.data);
     enum tern_status status = TERN_OK;
     if (!model_is_gguf(m) && m->vocab.tokenizer_json.len > 0) {
-        status = tokenizer_export_create(&text, m->vocab.tokenizer_json, m->hyper.n_vocab,
-                                         strcmp(m->arch_name, "lfm2") == 0, &err);
+        status =
+            tokenizer_export_create(&text, m->vocab.tokenizer_json, m->hyper.n_vocab,
+                                    strcmp(m->arch_name, "lfm2") == 0 || strcmp(m->arch_name, "lfm2moe") == 0, &err);
         if (status == TERN_OK)
             vocab = (struct model_export_vocab){.tokens = text->tokens,
                                                 .types = text->types,
@@ -157,8 +158,14 @@ static int model_quantize(const struct command *c, const struct quantize_opts *o
                                                 .merges = text->merges,
                                                 .n_merges = text->n_merges,
                                                 .pre = text->pre,
-                                                .adds_bos = text->adds_bos};
-        if (status == TERN_OK && text->differs)
+                                                .adds_bos = text->adds_bos,
+                                                .scores = text->scores,
+                                                .unk = text->unk};
+        if (status == TERN_OK && text->differs && text->scores)
+            fprintf(stderr,
+                    "tern quantize: the merges of this tokenizer.json are not in an order that GGUF's scores can "
+                    "say; some texts may get other ids\n");
+        else if (status == TERN_OK && text->differs)
             fprintf(stderr,
                     "tern quantize: GGUF's pre-tokenizer '%s' treats words that are one token otherwise than this "
                     "tokenizer.json; some texts may get other ids\n",

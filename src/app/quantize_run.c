@@ -24,7 +24,7 @@ struct piece {
     const struct model_export_tensor *t;
     int64_t first; // row of the file
     int n_rows;
-    size_t row_bytes_in, row_bytes_out;
+    size_t row_bytes_out;
     uint8_t *out;
     float *rows[TEAM_THREADS_MAX]; // [2 * ne[0]] of each thread: the values, and what they became
     double errors[TEAM_THREADS_MAX], squares[TEAM_THREADS_MAX];
@@ -58,15 +58,17 @@ static void piece_part(void *arg, const struct team_member *self) {
     int begin, end;
     team_share(self, p->n_rows, 1, &begin, &end);
     for (int r = begin; r < end; r++) {
-        const int64_t row = model_export_row(t, p->first + r);
-        const uint8_t *in = t->from->parts ? (uint8_t *)y : t->from->data + (size_t)row * p->row_bytes_in;
-        if (t->from->parts) model_tensor_read(t->from, row, 0, n, (uint8_t *)y); // fewer than 4 bytes a value
+        int64_t row;
+        const struct tensor *from = model_export_row(t, p->first + r, &row);
+        const size_t row_bytes_in = (size_t)(from->n_bytes / (uint64_t)(from->ne[1] * from->ne[2] * from->ne[3]));
+        const uint8_t *in = from->parts ? (uint8_t *)y : from->data + (size_t)row * row_bytes_in;
+        if (from->parts) model_tensor_read(from, row, 0, n, (uint8_t *)y); // fewer than 4 bytes a value
         uint8_t *out = p->out + (size_t)r * p->row_bytes_out;
-        if (t->from->format == t->format) {
-            memcpy(out, in, p->row_bytes_in);
+        if (from->format == t->format) {
+            memcpy(out, in, row_bytes_in);
             continue;
         }
-        op_dequant_row(t->from->format, in, n, x);
+        op_dequant_row(from->format, in, n, x);
         if (!row_fits(t->format, x, n)) {
             p->bad_row = p->first + r;
             return;
@@ -118,7 +120,6 @@ static enum tern_status tensor_write(struct writing *g, const struct model_expor
     struct piece *p = g->piece;
     p->t = t;
     p->bad_row = -1;
-    p->row_bytes_in = (size_t)(t->from->n_bytes / (uint64_t)t->n_rows);
     p->row_bytes_out = (size_t)(t->n_bytes / (uint64_t)t->n_rows);
     const int64_t step = MAX(MIN(PIECE_VALUES / t->ne[0], t->n_rows), 1);
     TRY(scratch_take(g, t->ne[0], (size_t)step * p->row_bytes_out, err));
@@ -135,7 +136,8 @@ static enum tern_status tensor_write(struct writing *g, const struct model_expor
         g->done += (uint64_t)p->n_rows * p->row_bytes_out;
         progress_update(&g->bar, g->done);
     }
-    model_tensor_drop(x->model, t->from);
+    for (int64_t i = 0; i < (t->experts ? t->ne[2] : 1); i++)
+        model_tensor_drop(x->model, t->experts ? t->experts[i] : t->from);
     return padding_put(g, x->align, err);
 }
 

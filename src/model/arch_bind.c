@@ -287,18 +287,18 @@ static bool may_be_left(const struct tensor *t) {
 }
 
 // An encoder's head is read by name by whoever uses it: prompt routing (engine/route.c).
-static bool is_head(const struct binder *b, const struct tensor *t) {
+bool arch_is_head(struct str name) {
     static const char *const names[] = {"tok_proj.weight", "tok_proj.bias", "rule_proj.weight",
                                         "rule_proj.bias",  "logit_scale",   "score_bias"};
-    for (size_t i = 0; b->p->hyper.bidirectional && i < ARRAY_LEN(names); i++)
-        if (str_eqz(t->name, names[i])) return true;
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (str_eqz(name, names[i])) return true;
     return false;
 }
 
 static enum tern_status leftovers_check(const struct binder *b, struct tern_err *err) {
     for (int i = 0; i < b->s->n_tensors; i++) {
         const struct tensor *t = &b->s->tensors[i];
-        if (b->s->bound[i] || may_be_left(t) || is_head(b, t)) continue;
+        if (b->s->bound[i] || may_be_left(t) || (b->p->hyper.bidirectional && arch_is_head(t->name))) continue;
         return err_set(err, TERN_UNSUPPORTED,
                        "tensor %.*s belongs to no part of architecture %s with %d layers as supported here",
                        SHOW(t->name), b->arch->name, b->m->hyper.n_layers);

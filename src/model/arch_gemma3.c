@@ -8,9 +8,7 @@
 #include "model/arch_tensors.h"
 #include <math.h>
 
-#define PATTERN_DEFAULT 6 // every sixth layer sees everything
 #define LOCAL_BASE 10000.0f
-#define LAYERS_OF_27B 62 // scales by width / heads, all others by the width of a head
 
 #define HF_LAYER "model.layers.%d."
 #define ROW(gguf, hf, field, ne0, ne1, small) ARCH_ROW(HF_LAYER, gguf, hf, WHERE_LAYER, field, ne0, ne1, small)
@@ -38,7 +36,7 @@ static void pattern_set(struct model_params *p, int window, int pattern) {
 
 static enum tern_status params_gguf(struct model_params *p, struct model_source *s, struct tern_err *err) {
     const struct gguf *g = &s->gguf;
-    int64_t window, pattern = PATTERN_DEFAULT;
+    int64_t window, pattern = GEMMA3_PATTERN;
     double local = LOCAL_BASE, cap = 0;
     TRY(gguf_params_decoder(p, s, err));
     TRY(gguf_need_int(g, "@attention.sliding_window", 1, MODEL_CTX_MAX, &window, err));
@@ -52,7 +50,7 @@ static enum tern_status params_gguf(struct model_params *p, struct model_source 
         return err_set(err, TERN_BAD_FORMAT, "the local RoPE base is %g, must be at least 1", local);
     if (p->hyper.rope_base == 0) p->hyper.rope_base = 1e6f;
     p->hyper.rope_base_local = (float)local;
-    if (p->hyper.n_layers == LAYERS_OF_27B) {
+    if (p->hyper.n_layers == GEMMA3_LAYERS_OF_27B) {
         double of_head = (double)p->hyper.n_embd / p->hyper.n_head;
         p->hyper.attn_scale = (float)(1.0 / sqrt(of_head));
     }
@@ -65,7 +63,7 @@ static enum tern_status params_gguf(struct model_params *p, struct model_source 
 static enum tern_status windows_hf(struct model_params *p, const struct hf_config *c, struct tern_err *err) {
     int64_t pattern = c->sliding_pattern != HF_ABSENT       ? c->sliding_pattern
                       : c->sliding_pattern_too != HF_ABSENT ? c->sliding_pattern_too
-                                                            : PATTERN_DEFAULT;
+                                                            : GEMMA3_PATTERN;
     if (c->sliding_window < 1 || c->sliding_window > MODEL_CTX_MAX) // HF_ABSENT too
         return err_set(err, TERN_BAD_FORMAT, "config.json: sliding_window is missing or not 1 to %d", MODEL_CTX_MAX);
     if (pattern < 1 || pattern > MODEL_LAYERS_MAX)

@@ -55,6 +55,7 @@ enum tern_status rope_factors_yarn(struct model_params *p, struct model_source *
     double attention = r->attention > 0 ? r->attention : 1 + 0.1 * log(r->factor);
     p->hyper.attn_scale = (float)((double)p->hyper.attn_scale * attention * attention);
     p->hyper.rope_factors = factors;
+    s->yarn = *r;
     return TERN_OK;
 }
 

@@ -153,6 +153,8 @@ static bool name_is_small(struct str name, int n_dims) {
     static const char *const parts[] = {"_norm.weight",
                                         "ffn_gate_inp.weight",
                                         "shortconv.conv.weight",
+                                        "tok_proj.weight", // a prompt router's head
+                                        "rule_proj.weight",
                                         "ssm_conv1d",
                                         "time_mix_",
                                         "altup",
@@ -184,7 +186,7 @@ static enum tern_status gguf_tensors_take(struct model_export *x, struct tern_er
 static enum tern_status export_fill(struct model_export *x, struct tern_err *err) {
     const struct model_source *s = x->model->source;
     x->align = model_is_gguf(x->model) ? s->gguf.align : GGUF_ALIGN_DEFAULT;
-    // One more than the source has: the RoPE divisors of a folder are a tensor here.
+    // One more than the source has: the RoPE divisors of a folder may be a tensor here.
     x->tensors = arena_calloc(&x->arena, (size_t)x->model->n_tensors + 1, sizeof *x->tensors);
     if (!x->tensors) return err_set(err, TERN_NO_MEMORY, "no memory for a table of %d tensors", x->model->n_tensors);
     TRY(model_is_gguf(x->model) ? gguf_tensors_take(x, err) : gguf_write_hf_tensors(x, err));
@@ -224,8 +226,14 @@ void model_export_free(struct model_export *x) {
 }
 
 // Half-split pairs (i, i + d/2) become neighbours (2i, 2i + 1).
-int64_t model_export_row(const struct model_export_tensor *t, int64_t row) {
-    if (t->head_dim == 0) return row;
+const struct tensor *model_export_row(const struct model_export_tensor *t, int64_t row, int64_t *from_row) {
+    *from_row = row;
+    if (t->experts) {
+        *from_row = row % t->ne[1];
+        return t->experts[row / t->ne[1]];
+    }
+    if (t->head_dim == 0) return t->from;
     const int64_t head = row / t->head_dim, i = row % t->head_dim;
-    return head * t->head_dim + i % 2 * (t->head_dim / 2) + i / 2;
+    *from_row = head * t->head_dim + i % 2 * (t->head_dim / 2) + i / 2;
+    return t->from;
 }

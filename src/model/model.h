@@ -235,7 +235,8 @@ void model_tensor_read(const struct tensor *t, int64_t row, int64_t first, int64
 // offset.
 struct model_export_tensor {
     struct str name;
-    const struct tensor *from; // NULL: `values` are the tensor, F32
+    const struct tensor *from;     // NULL: `values` are the tensor, F32
+    const struct tensor **experts; // [ne[2]] a tensor for each expert, `from` the first; NULL: `from` is all of it
     const float *values;
     int n_dims;
     int64_t ne[MODEL_DIMS_MAX]; // as in the source, but for sizes of one that GGUF leaves out
@@ -253,6 +254,8 @@ struct model_export_vocab { // of a Hugging Face folder: tokenizer.json as array
     int n_merges;
     const char *pre;
     bool adds_bos;
+    const float *scores; // [n_tokens] of a vocabulary spelled as text, in place of merges; or NULL
+    int32_t unk;         // -1: none
 };
 struct model_export {
     const struct model *model;
@@ -269,8 +272,8 @@ bool model_is_gguf(const struct model *m);
 enum tern_status model_export_create(struct model_export **out, const struct model *m,
                                      const struct model_export_vocab *vocab, struct tern_err *err);
 void model_export_free(struct model_export *x);
-// The source's row that goes into row `row` of the file.
-int64_t model_export_row(const struct model_export_tensor *t, int64_t row);
+// The source's tensor, and its row in *from_row, that goes into row `row` of the file.
+const struct tensor *model_export_row(const struct model_export_tensor *t, int64_t row, int64_t *from_row);
 // Everything before the first tensor's bytes, padding included. file_type: general.file_type (llama.cpp's numbers).
 enum tern_status model_export_head(struct model_export *x, uint32_t file_type, struct buf *out, struct tern_err *err);
 

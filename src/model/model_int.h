@@ -102,6 +102,15 @@ struct shape_block { // memory of one made tensor
 
 #define SOURCE_EXTRA_MAX 6
 enum source_kind { SOURCE_GGUF, SOURCE_SAFETENSORS, SOURCE_SHAPE };
+// YaRN: divisors between 1 (pairs that turn more than beta_fast times within ctx_original) and factor (fewer than
+// beta_slow times). cos and sin times `attention` are the same as attention's scale times its square, which is what is
+// set here. 0: 1 + 0.1 ln(factor).
+#define ROPE_YARN_FAST 32.0
+#define ROPE_YARN_SLOW 1.0
+struct rope_yarn {
+    double factor, ctx_original, beta_fast, beta_slow, attention;
+    bool exact_range; // the ramp's ends are not rounded to whole pairs
+};
 struct model_source {
     enum source_kind kind;
     struct arena arena; // everything of the model but maps and made weights
@@ -115,8 +124,9 @@ struct model_source {
     struct tensor *tensors;
     int n_tensors, n_tensors_cap;
     struct name_index index;
-    bool *bound;  // [n_tensors] taken by the architecture
-    int n_joined; // matrices made of codes, scales and biases
+    bool *bound;           // [n_tensors] taken by the architecture
+    int n_joined;          // matrices made of codes, scales and biases
+    struct rope_yarn yarn; // factor 0: none
     struct buf warning;
     struct shape_block *blocks;
     int n_blocks;
@@ -267,15 +277,6 @@ struct rope_llama3 {
 };
 enum tern_status rope_factors_llama3(struct model_params *p, struct model_source *s, const struct rope_llama3 *r,
                                      struct tern_err *err);
-// YaRN: divisors between 1 (pairs that turn more than beta_fast times within ctx_original) and factor (fewer than
-// beta_slow times). cos and sin times `attention` are the same as attention's scale times its square, which is what is
-// set here. 0: 1 + 0.1 ln(factor).
-#define ROPE_YARN_FAST 32.0
-#define ROPE_YARN_SLOW 1.0
-struct rope_yarn {
-    double factor, ctx_original, beta_fast, beta_slow, attention;
-    bool exact_range; // the ramp's ends are not rounded to whole pairs
-};
 enum tern_status rope_factors_yarn(struct model_params *p, struct model_source *s, const struct rope_yarn *r,
                                    struct tern_err *err);
 enum tern_status rope_factors_linear(struct model_params *p, struct model_source *s, double factor,
@@ -286,6 +287,9 @@ enum tern_status rope_factors_tensor(struct model_params *p, struct model_source
 enum tern_status moe_params_gguf(struct model_params *p, const struct gguf *g, struct tern_err *err);
 enum tern_status moe_params_hf(struct model_params *p, const struct hf_config *c, struct tern_err *err);
 void moe_layers_set(struct model_params *p, int n_dense);
+#define GEMMA3_PATTERN 6            // every sixth layer sees everything, where a GGUF file says nothing
+#define GEMMA3_LAYERS_OF_27B 62     // its scores are scaled by width / heads, all others' by the width of a head
+bool arch_is_head(struct str name); // of an encoder: a tensor beside the model, which prompt routing reads by name
 // Binds every tensor of the architecture by name and shape; refuses missing, misshapen and left-over ones.
 enum tern_status arch_bind(struct model *m, const struct model_arch_kind *arch, struct model_params *p,
                            struct tern_err *err);

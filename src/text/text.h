@@ -53,9 +53,12 @@ struct tokenizer_export {
     int n_tokens;
     struct str *merges; // [n_merges] "left right"
     int n_merges;
+    float *scores;   // [n_tokens] of a vocabulary spelled as text, in place of merges; else NULL
     const char *pre; // the pre-tokenizer's name
+    int32_t unk;     // -1: none
     bool adds_bos;
-    bool differs; // the name's family takes whole words before merging and this file does not, or the other way round
+    bool differs; // the name's family takes whole words before merging and this file does not, or the other way round;
+                  // with scores: they cannot say the order of all merges
 };
 enum tern_status tokenizer_export_create(struct tokenizer_export **out, struct str tokenizer_json, int n_rows,
                                          bool is_lfm2, struct tern_err *err);

@@ -96,10 +96,27 @@ static enum tern_status plain_set(struct tokenizer_parts *parts, const struct to
     return TERN_OK;
 }
 
+// Added tokens that the embedding has no row for (Gemma 3's text models name the images' token): no text can hold them.
+static void rowless_drop(struct tokenizer_parts *parts, int n_vocab_rows) {
+    int n = 0, n_dropped = 0;
+    for (int i = 0; i < parts->n_tokens; i++) {
+        const struct part_token *t = &parts->tokens[i];
+        bool is_added = t->kind == TOKEN_ADDED || t->kind == TOKEN_CONTROL;
+        if (!is_added || n_vocab_rows <= 0 || t->id < n_vocab_rows)
+            parts->tokens[n++] = *t;
+        else if (n_dropped++ == 0)
+            buf_putf(&parts->note, "%stoken %d \"%.*s\" has no row in the embedding and is left out",
+                     parts->note.len ? "; " : "", t->id, TOKEN_SHOWN(t->text));
+    }
+    if (n_dropped > 1) buf_putf(&parts->note, ", with %d more", n_dropped - 1);
+    parts->n_tokens = n;
+}
+
 static enum tern_status parts_read(struct tokenizer_parts *parts, const struct tokenizer_source *src,
                                    struct tern_err *err) {
     if (src->tokenizer_json.len > 0) {
         TRY(tokenizer_parts_from_json(parts, src->tokenizer_json, err));
+        rowless_drop(parts, src->n_vocab_rows);
         if (src->bos != -1) parts->bos = src->bos;
     } else {
         TRY(arrays_read(parts, src, err));

@@ -114,6 +114,7 @@ enum tern_status tokenizer_merges_build(struct tokenizer *t, struct tokenizer_pa
 void plain_decode(struct buf *out, struct str text);
 // Merge rules from scores: every token that is two tokens side by side is made of them, higher scores first.
 enum tern_status plain_scores_build(struct tokenizer *t, const struct tokenizer_parts *parts, struct tern_err *err);
+int64_t plain_rules_count(const struct tokenizer *t); // how many rules that makes
 // The symbols that a text begins as, at most text.len of them, into ids: characters that are tokens, else their bytes.
 // Returns how many; at a byte without a token -1, and its offset in *bad.
 int64_t plain_symbols(const struct tokenizer *t, struct str text, int32_t *ids, size_t *bad);

@@ -66,8 +66,8 @@ static void order_sort(const float *scores, int32_t *order, int n) {
     }
 }
 
-// The ways to cut a token's text into two tokens, added as rules of this rank unless only counted.
-static int64_t cuts_add(struct tokenizer *t, int32_t id, uint32_t rank, bool count_only) {
+// The ways to cut a token's text into two tokens, added to `rules` with this rank, or only counted (NULL).
+static int64_t cuts_add(const struct tokenizer *t, int32_t id, uint32_t rank, struct bpe *rules) {
     const struct token *token = &t->tokens[id];
     const char *text = t->pool + token->offset;
     int64_t n = 0;
@@ -76,9 +76,16 @@ static int64_t cuts_add(struct tokenizer *t, int32_t id, uint32_t rank, bool cou
         int32_t left = tokenizer_map_find(t, text, cut), right;
         if (left < 0 || (right = tokenizer_map_find(t, text + cut, token->len - cut)) < 0) continue;
         uint32_t rank_old;
-        if (!count_only) bpe_add(&t->bpe, left, right, id, rank, &rank_old);
+        if (rules) bpe_add(rules, left, right, id, rank, &rank_old);
         n++;
     }
+    return n;
+}
+
+int64_t plain_rules_count(const struct tokenizer *t) {
+    int64_t n = 0;
+    for (int32_t id = 0; id < t->size; id++)
+        if (t->tokens[id].kind == TOKEN_NORMAL) n += cuts_add(t, id, 0, NULL);
     return n;
 }
 
@@ -96,7 +103,7 @@ enum tern_status plain_scores_build(struct tokenizer *t, const struct tokenizer_
             goto done;
         }
         order[n++] = id;
-        n_rules += cuts_add(t, id, 0, true);
+        n_rules += cuts_add(t, id, 0, NULL);
     }
     if (n_rules > BPE_MERGES_MAX) {
         status = err_set(err, TERN_LIMIT, "the tokens are made of one another in %lld ways, at most %u are allowed",
@@ -105,7 +112,7 @@ enum tern_status plain_scores_build(struct tokenizer *t, const struct tokenizer_
     }
     TRY_GOTO(bpe_init(&t->bpe, (int)MAX(n_rules, n), err), done);
     order_sort(parts->scores, order, n);
-    for (int i = 0; i < n; i++) cuts_add(t, order[i], (uint32_t)i, false);
+    for (int i = 0; i < n; i++) cuts_add(t, order[i], (uint32_t)i, &t->bpe);
 done:
     mem_free(order);
     return status;

@@ -1,6 +1,7 @@
 // Vocabularies spelled as text: the ids of the `tokenizers` package (test/data/tokenizer/plain.*,
 // tools/vectors/make_plain_tokenizer.py), from tokenizer.json with its merges and from the same pieces with scores, as
-// GGUF files have them; text comes back from its ids; what is not understood is refused.
+// GGUF files have them and as `tern quantize` writes them; text comes back from its ids; what is not understood is
+// refused.
 #include "base/base.h"
 #include "text/text.h"
 #include "../common/json_tree.h"
@@ -15,7 +16,8 @@
 #define TOKENS_MAX 1024
 
 static struct buf json, golden;
-static struct tokenizer *from_json, *from_scores;
+static struct tokenizer *from_json, *from_scores, *from_export;
+static struct tokenizer_export *exported;
 
 // The file's vocabulary as GGUF arrays.
 struct pieces {
@@ -54,6 +56,18 @@ static int begin(void **state) {
     pieces_read(&p);
     if (tokenizer_create(&from_scores, &p.src, &err) != TERN_OK) fail_msg("%s", err.message);
     json_file_release(&p.file);
+    if (tokenizer_export_create(&exported, buf_str(&json), tokenizer_size(from_json) + 1, false, &err) != TERN_OK)
+        fail_msg("%s", err.message);
+    src = (struct tokenizer_source){.kind = STR("llama"),
+                                    .tokens = exported->tokens,
+                                    .n_tokens = exported->n_tokens,
+                                    .types = exported->types,
+                                    .scores = exported->scores,
+                                    .bos = 2,
+                                    .eos = 1,
+                                    .add_bos = exported->adds_bos,
+                                    .add_blank = 0};
+    if (tokenizer_create(&from_export, &src, &err) != TERN_OK) fail_msg("%s", err.message);
     return 0;
 }
 
@@ -61,6 +75,8 @@ static int end(void **state) {
     (void)state;
     tokenizer_free(from_json);
     tokenizer_free(from_scores);
+    tokenizer_free(from_export);
+    tokenizer_export_free(exported);
     buf_release(&json);
     buf_release(&golden);
     return 0;
@@ -104,6 +120,7 @@ static void test_golden(void **state) {
         struct str ids = {golden.data + at, tab - at};
         check_line(from_json, line.root->text, ids, "merges");
         check_line(from_scores, line.root->text, ids, "scores");
+        check_line(from_export, line.root->text, ids, "scores made of merges");
         json_file_release(&line);
         at = stop + 1;
     }
@@ -111,6 +128,38 @@ static void test_golden(void **state) {
     assert_true(tokenizer_adds_bos(from_json) && tokenizer_bos(from_json) == 2);
     assert_true(tokenizer_adds_bos(from_scores) && tokenizer_is_control(from_json, 5));
     assert_null(tokenizer_note(from_json));
+}
+
+// The arrays that the file becomes.
+static void test_export(void **state) {
+    (void)state;
+    int n = exported->n_tokens, last = tokenizer_size(from_json) - 1;
+    assert_true(exported->adds_bos && !exported->differs && exported->unk == 3 && exported->n_merges == 0);
+    assert_string_equal(exported->pre, "default");
+    assert_true(exported->types[0] == 3 && exported->types[3] == 2 && exported->types[6] == 6);
+    assert_true(exported->types[last] == 1 && exported->types[n - 1] == 5);
+    int n_made = 0;
+    for (int i = 0; i < n; i++) n_made += exported->scores[i] > -1000;
+    assert_true(n_made > 10 && n_made < n);
+    // Merges in another order than one of tokens cannot be said by scores.
+    struct buf b;
+    struct tokenizer_export *x;
+    struct tern_err err = {0};
+    buf_init(&b, FILE_MAX);
+    size_t at = str_find(buf_str(&json), STR("\"merges\":["), 0), begin, stop;
+    assert_true(at != (size_t)-1);
+    begin = at + strlen("\"merges\":[");
+    stop = str_find(buf_str(&json), STR("]"), begin) + 1; // of the first merge
+    assert_true(json.data[stop] == ',');
+    size_t close = str_find(buf_str(&json), STR("]]"), begin) + 1;
+    buf_put(&b, json.data, begin);
+    buf_put(&b, json.data + stop + 1, close - stop - 1);
+    buf_putc(&b, ']'); // without the first merge: its token can be cut in two and no merge makes it
+    buf_put(&b, json.data + close + 1, json.len - close - 1);
+    if (tokenizer_export_create(&x, buf_str(&b), n, false, &err) != TERN_OK) fail_msg("%s", err.message);
+    assert_true(x->differs);
+    tokenizer_export_free(x);
+    buf_release(&b);
 }
 
 // Bytes that are no characters are spelled by byte tokens.
@@ -171,6 +220,7 @@ static void test_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_export),
         cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_refused),
     };

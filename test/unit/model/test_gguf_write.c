@@ -13,7 +13,7 @@
 static void float_put(const struct model_export_tensor *t, const uint8_t *row, int64_t k, struct buf *out) {
     const float v = t->from->format == FORMAT_F32   ? f32_from_bits(load_u32(row + 4 * k))
                     : t->from->format == FORMAT_F16 ? f16_to_f32(load_u16(row + 2 * k))
-                                                    : bf16_to_f32(load_u16(row + 2 * k));
+                                                    : bf16_to_f32(load_u16(row + 2 * k)); // experts are of one format
     const uint16_t half = t->format == FORMAT_F16 ? f32_to_f16(v) : f32_to_bf16(v);
     assert_true(format_is_float(t->from->format) && format_is_float(t->format));
     if (t->format == FORMAT_F32)
@@ -35,9 +35,11 @@ static void export_put(struct model_export *x, struct buf *out) {
             buf_put(out, t->values, (size_t)t->n_bytes);
             continue;
         }
-        const size_t row_bytes = (size_t)(t->from->n_bytes / (uint64_t)t->n_rows);
+        const size_t row_bytes = (size_t)(t->from->n_bytes / (uint64_t)(t->n_rows / (t->experts ? t->ne[2] : 1)));
         for (int64_t r = 0; r < t->n_rows; r++) {
-            const uint8_t *row = t->from->data + (size_t)model_export_row(t, r) * row_bytes;
+            int64_t from_row;
+            const struct tensor *from = model_export_row(t, r, &from_row);
+            const uint8_t *row = from->data + (size_t)from_row * row_bytes;
             for (int64_t k = 0; k < t->ne[0] && t->format != t->from->format; k++) float_put(t, row, k, out);
             if (t->format == t->from->format) buf_put(out, row, row_bytes);
         }
@@ -111,7 +113,8 @@ static void test_gguf_again(void **state) {
 // The folders have the file that the converter's rules make of them beside them.
 static void test_folder(void **state) {
     (void)state;
-    static const char *const folders[] = {"lfm2-taps3", "lfm2-taps4", "llama-plain", "llama-scaled", "qwen3-tied"};
+    static const char *const folders[] = {"lfm2-taps3", "lfm2-taps4", "llama-plain", "llama-scaled", "qwen3-tied",
+                                          "qwen3-yarn", "lfm2moe",    "qwen3moe",    "gemma3",       "lfm2-encoder"};
     for (size_t i = 0; i < ARRAY_LEN(folders); i++) {
         char path[512], path_gguf[544];
         snprintf(path, sizeof path, "%s/hf/%s", TEST_DATA, folders[i]);
@@ -136,16 +139,55 @@ static void test_folder(void **state) {
         if (model_open_memory(&got, "got", file.data, file.len, &err) != TERN_OK) fail_msg("%s", err.message);
         tensors_compare(got, want);
         assert_string_equal(got->arch_name, want->arch_name);
+        want->hyper.n_vocab_used = want->hyper.n_vocab; // one of the files has a tokenizer
         assert_memory_equal(&got->hyper, &want->hyper, offsetof(struct model_hyper, rope_factors));
+        const struct model_hyper *a = &got->hyper, *b = &want->hyper;
+        assert_int_equal(a->rope_factors != NULL, b->rope_factors != NULL);
+        for (int k = 0; a->rope_factors && k < a->head_dim / 2; k++)
+            assert_true(fabsf(a->rope_factors[k] - b->rope_factors[k]) <= 1e-6f * b->rope_factors[k]);
+        assert_true(a->attn_scale == b->attn_scale && a->embed_scale == b->embed_scale);
+        assert_true(a->rope_base_local == b->rope_base_local && a->bidirectional == b->bidirectional);
         for (int k = 0; k < want->hyper.n_layers; k++) {
             assert_int_equal(got->layers[k].kind, want->layers[k].kind);
             assert_int_equal(got->layers[k].n_head_kv, want->layers[k].n_head_kv);
+            assert_int_equal(got->layers[k].window, want->layers[k].window);
+            assert_int_equal(got->layers[k].router != NULL, want->layers[k].router != NULL);
         }
         model_close(got);
         model_close(want);
         model_export_free(x);
         model_close(m);
         buf_release(&file);
+    }
+}
+
+// What the format has no word for is refused: every reader would compute something else.
+static void test_no_form(void **state) {
+    (void)state;
+    static const struct {
+        const char *folder, *text;
+    } cases[] = {{"gemma3-plain", "the scale of scores"}, {"qwen3moe-mixed", "norm_topk_prob false"}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char path[512];
+        struct model *m;
+        struct model_export *x = NULL;
+        struct tern_err err = {0};
+        snprintf(path, sizeof path, "%s/hf/%s", TEST_DATA, cases[i].folder);
+        assert_int_equal(model_open(&m, path, &err), TERN_OK);
+        assert_int_equal(model_export_create(&x, m, NULL, &err), TERN_UNSUPPORTED);
+        if (!strstr(err.message, cases[i].text)) fail_msg("'%s' is not in: %s", cases[i].text, err.message);
+        assert_null(x);
+        if (i == 1) { // and when that is as usual, the layer without experts
+            m->hyper.router_norm = true;
+            assert_int_equal(model_export_create(&x, m, NULL, &err), TERN_UNSUPPORTED);
+            assert_non_null(strstr(err.message, "a layer without experts"));
+        } else { // and windows in an order of their own
+            m->hyper.attn_scale = 1 / sqrtf((float)m->hyper.head_dim);
+            m->layers[0].window = 0;
+            assert_int_equal(model_export_create(&x, m, NULL, &err), TERN_UNSUPPORTED);
+            assert_non_null(strstr(err.message, "windows"));
+        }
+        model_close(m);
     }
 }
 
@@ -158,7 +200,7 @@ static void test_vocab(void **state) {
         types[i] = i == 0 ? 3 : 1;
         tokens[i] = (struct str){names[i], (size_t)snprintf(names[i], sizeof names[i], "t%d", i)};
     }
-    struct model_export_vocab vocab = {tokens, types, 96, merges, 1, "lfm2", true};
+    struct model_export_vocab vocab = {tokens, types, 96, merges, 1, "lfm2", true, NULL, -1};
     struct model *m, *got;
     struct model_export *x;
     struct tern_err err = {0};
@@ -214,10 +256,8 @@ static void test_places(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gguf_again),
-        cmocka_unit_test(test_folder),
-        cmocka_unit_test(test_vocab),
-        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_gguf_again), cmocka_unit_test(test_folder), cmocka_unit_test(test_no_form),
+        cmocka_unit_test(test_vocab),      cmocka_unit_test(test_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

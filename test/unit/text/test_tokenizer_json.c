@@ -305,7 +305,19 @@ static void test_export(void **state) {
     check_ids(t, "aab<end> a", &special, "0 3 9 4");
     tokenizer_free(t);
     tokenizer_export_free(x);
-    assert_int_equal(tokenizer_export_create(&x, buf_str(&text), 9, false, &err), TERN_BAD_FORMAT); // id 9 of 9 rows
+    assert_int_equal(tokenizer_export_create(&x, buf_str(&text), 5, false, &err), TERN_BAD_FORMAT); // id 5 of 5 rows
+    // An added token without a row is left out, in both forms.
+    assert_int_equal(tokenizer_export_create(&x, buf_str(&text), 9, false, &err), TERN_OK);
+    assert_memory_equal(x->types, types, 9 * sizeof *types);
+    tokenizer_export_free(x);
+    src = (struct tokenizer_source){
+        .tokenizer_json = buf_str(&text), .n_vocab_rows = 9, .bos = -1, .eos = -1, .add_bos = -1};
+    if (tokenizer_create(&t, &src, &err) != TERN_OK) fail_msg("%s", err.message);
+    assert_non_null(strstr(tokenizer_note(t), "token 9 \"<end>\" has no row"));
+    assert_int_equal(tokenizer_find(t, STR("<end>")), -1);
+    tokenizer_free(t);
+    src.bos = 9;
+    assert_int_equal(tokenizer_create(&t, &src, &err), TERN_BAD_FORMAT);
     buf_release(&text);
 }
 
