@@ -4,6 +4,8 @@
 
 #include <stdio.h>
 
+#define QUOTES "\"\"\"" // around a message of several lines
+
 struct chat {
     const struct command *command;
     struct tern_engine *engine;
@@ -62,7 +64,8 @@ static int chat_turn(struct chat *c, struct str text) {
 
 static void chat_help(void) {
     fprintf(stderr, "/reset  new conversation\n/stats  show speeds after each answer, or stop showing them\n"
-                    "/help   this list\n/bye    end (as does the end of input)\nCtrl-C stops an answer; twice quits\n");
+                    "/help   this list\n/bye    end (as does the end of input)\n"
+                    "\"\"\"     begins a message of several lines, and ends it\nCtrl-C stops an answer; twice quits\n");
 }
 
 // True when the line was a command. *end: leave.
@@ -81,6 +84,28 @@ static bool chat_command(struct chat *c, struct str line, bool *end) {
     return true;
 }
 
+static bool line_read(struct buf *line) {
+    int ch;
+    while ((ch = getchar()) != EOF && ch != '\n') buf_putc(line, (char)ch);
+    return ch != EOF;
+}
+
+// The lines between two of QUOTES, the first of which begins `line` and is taken off.
+static bool lines_read(struct buf *line) {
+    const struct str quotes = STR(QUOTES);
+    line->len -= quotes.len;
+    memmove(line->data, line->data + quotes.len, line->len);
+    bool more = true;
+    while (more && !str_ends(str_trim(buf_str(line)), quotes)) {
+        fprintf(stderr, ". ");
+        buf_putc(line, '\n');
+        more = line_read(line);
+    }
+    while (line->len > 0 && strchr(" \t\r\n", line->data[line->len - 1])) line->len--;
+    if (str_ends(buf_str(line), quotes)) line->len -= quotes.len;
+    return more;
+}
+
 static int chat_terminal(struct chat *c) {
     struct tern_model_info info;
     tern_engine_info(c->engine, &info);
@@ -92,9 +117,8 @@ static int chat_terminal(struct chat *c) {
     while (!end) {
         fprintf(stderr, "> ");
         buf_clear(&line);
-        int ch;
-        while ((ch = getchar()) != EOF && ch != '\n') buf_putc(&line, (char)ch);
-        end = ch == EOF;
+        end = !line_read(&line);
+        if (!end && str_starts(buf_str(&line), STR(QUOTES))) end = !lines_read(&line);
         struct str text = str_trim(buf_str(&line));
         if (text.len == 0 || chat_command(c, text, &end)) continue;
         chat_turn(c, text);

@@ -295,6 +295,10 @@ bool serve_take_thinking(struct serve_ask *a, struct str raw, const char *name);
 bool serve_take_template_values(struct serve_ask *a, struct str raw, const char *name);
 // What was said of these, as the request's template_json; empty: nothing.
 struct str serve_template_values(struct serve_ask *a);
+// Tokens of the ask's conversation as the model's prompt; negative: a status.
+int64_t serve_prompt_count(const struct serve *s, const struct serve_model *m, struct serve_ask *a,
+                           struct tern_err *err);
+void serve_count_reply(struct serve *s, struct net_request *r, struct serve_ask *a, bool responses); // or its fault
 bool serve_take_logit_bias(struct serve_ask *a, struct str raw, const char *name);
 bool serve_take_stream_options(struct serve_ask *a, struct str raw, const char *name);
 bool serve_bad(struct serve_ask *a, const char *param, const char *fmt, ...) PRINTF_LIKE(3, 4); // 400; returns false

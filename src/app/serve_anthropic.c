@@ -177,18 +177,6 @@ static bool request_read(struct serve *s, struct net_request *r, struct serve_as
     return ok && serve_model_check(s, r, a->model);
 }
 
-// The conversation's tokens; negative: a status.
-static int64_t prompt_count(const struct serve *s, const struct serve_model *m, struct serve_ask *a,
-                            struct tern_err *err) {
-    struct tern_request_options prompt;
-    const struct str values = serve_template_values(a);
-    tern_request_options_default(&prompt);
-    prompt.messages_json = serve_str(a->messages);
-    prompt.tools_json = serve_str(a->tools);
-    prompt.template_json = values.len > 0 ? serve_str(values) : s->sample.request.template_json;
-    return tern_prompt_count(m->engine, &prompt, err);
-}
-
 void serve_messages(struct serve *s, struct net_request *r) {
     struct serve_answer *a = serve_answer_create(s, r, &serve_anthropic_wire, "msg_");
     if (!a) return;
@@ -204,27 +192,14 @@ void serve_messages(struct serve *s, struct net_request *r) {
         serve_answer_free(a);
         return;
     }
-    if (a->streams) bits->n_prompt = MAX(prompt_count(s, a->m, &a->ask, NULL), 0); // its first event tells it
+    if (a->streams) bits->n_prompt = MAX(serve_prompt_count(s, a->m, &a->ask, NULL), 0); // its first event tells it
     const struct serve_prompt prompt = {.messages = a->ask.messages, .tools = a->ask.tools};
     serve_answer_start(a, &prompt, 1);
 }
 
 void serve_count_tokens(struct serve *s, struct net_request *r) {
     struct serve_ask a;
-    struct serve_fault fault = {0};
-    struct tern_err err = {0};
     serve_ask_init(&a, s);
-    const bool ok = request_read(s, r, &a);
-    const int64_t n = ok ? prompt_count(s, serve_model_of(s, r), &a, &err) : 0;
+    if (request_read(s, r, &a)) serve_count_reply(s, r, &a, false);
     serve_ask_release(&a);
-    if (!ok) return;
-    if (n < 0) {
-        serve_fault_from(&fault, (enum tern_status)n, &err, "messages");
-        serve_fail(r, &fault);
-        return;
-    }
-    struct buf out;
-    buf_init(&out, 4096);
-    buf_putf(&out, "{\"input_tokens\":%lld}", (long long)n);
-    serve_reply_json(r, &out);
 }

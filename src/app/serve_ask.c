@@ -141,3 +141,34 @@ bool serve_answer_prepare(struct serve_answer *sa) {
     sa->streams = a->stream;
     return true;
 }
+
+int64_t serve_prompt_count(const struct serve *s, const struct serve_model *m, struct serve_ask *a,
+                           struct tern_err *err) {
+    struct tern_request_options prompt;
+    const struct str values = serve_template_values(a);
+    tern_request_options_default(&prompt);
+    prompt.messages_json = serve_str(a->messages);
+    prompt.tools_json = serve_str(a->tools);
+    prompt.template_json = values.len > 0 ? serve_str(values) : s->sample.request.template_json;
+    return tern_prompt_count(m->engine, &prompt, err);
+}
+
+void serve_count_reply(struct serve *s, struct net_request *r, struct serve_ask *a, bool responses) {
+    struct serve_fault fault = {0};
+    struct tern_err err = {0};
+    const int64_t n = serve_prompt_count(s, serve_model_of(s, r), a, &err);
+    if (n < 0) {
+        serve_fault_from(&fault, (enum tern_status)n, &err, responses ? "input" : "messages");
+        serve_fail(r, &fault);
+        return;
+    }
+    struct buf out;
+    struct json_writer w;
+    buf_init(&out, 4096);
+    json_write_init(&w, &out);
+    json_write_object(&w);
+    if (responses) serve_put_text(&w, "object", "response.input_tokens");
+    serve_put_int(&w, "input_tokens", n);
+    json_write_object_end(&w);
+    serve_reply_json(r, &out);
+}

@@ -233,3 +233,15 @@ void serve_responses(struct serve *s, struct net_request *r) {
     const struct serve_prompt prompt = {.messages = a->ask.messages, .tools = a->ask.tools};
     serve_answer_start(a, &prompt, 1);
 }
+
+// What the input of such a response would count; nothing is generated.
+void serve_responses_count(struct serve *s, struct net_request *r) {
+    struct responses_ask q = {0};
+    serve_ask_init(&q.ask, s);
+    bool ok = serve_model_of(s, r)->info.has_template ||
+              serve_bad(&q.ask, NULL, "the model has no chat template; use /tokenize");
+    ok = ok && serve_responses_read(&q, r->body);
+    if (!ok) serve_fail(r, &q.ask.fault);
+    if (ok && serve_model_check(s, r, q.ask.model)) serve_count_reply(s, r, &q.ask, true);
+    serve_ask_release(&q.ask);
+}

@@ -98,6 +98,7 @@ static const struct {
                {"/v1/responses", "\"max_output_tokens\": 1, \"input\": \"s01\""},
                {"/v1/messages", "\"max_tokens\": 1, " USER},
                {"/v1/messages/count_tokens", USER},
+               {"/v1/responses/input_tokens", "\"input\": \"s01\""},
                {"/api/chat", "\"stream\": false, \"model\": \"m\", \"options\": {\"num_predict\": 1}, " USER},
                {"/api/generate", "\"stream\": false, \"model\": \"m\", \"options\": {\"num_predict\": 1}, \"prompt\": "
                                  "\"s01\""}};
@@ -122,10 +123,11 @@ static void each_format_says_it(void **state) {
                 {2, ", \"thinking\": {\"type\": \"enabled\", \"budget_tokens\": 1024}", 4},
                 {2, ", \"thinking\": {\"type\": \"adaptive\"}", 0},
                 {3, ", \"thinking\": {\"type\": \"disabled\"}", 2},
-                {4, ", \"think\": false", 2},
-                {4, ", \"think\": true", 4},
-                {4, ", \"think\": \"high\"", 4},
-                {5, ", \"think\": false", 2}};
+                {4, ", \"reasoning\": {\"effort\": \"none\"}", 2},
+                {5, ", \"think\": false", 2},
+                {5, ", \"think\": true", 4},
+                {5, ", \"think\": \"high\"", 4},
+                {6, ", \"think\": false", 2}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const char *path = formats[rows[i].format].path, *common = formats[rows[i].format].common;
         const int64_t plain = prompt_tokens(&server, path, common, "");
@@ -164,8 +166,8 @@ static void others_are_refused(void **state) {
         const char *more;
     } bad[] = {{2, ", \"thinking\": {\"type\": \"sometimes\"}"},
                {2, ", \"thinking\": true"},
-               {4, ", \"think\": 1"},
-               {5, ", \"think\": \"very\""}};
+               {5, ", \"think\": 1"},
+               {6, ", \"think\": \"very\""}};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         char body[512];
         snprintf(body, sizeof body, "{%s%s}", formats[bad[i].format].common, bad[i].more);
