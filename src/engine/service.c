@@ -126,7 +126,6 @@ enum tern_status tern_service_open(struct tern_service **out, struct tern_engine
     if (!s) return err_set(err, TERN_NO_MEMORY, "no memory for a service");
     s->engine = e;
     s->options = *o;
-    s->draft.credit = (double)WIDTH_LOSS_START;
     s->mutex = mutex_create();
     s->work = cond_create();
     enum tern_status status = TERN_OK;

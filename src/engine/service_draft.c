@@ -5,7 +5,8 @@
 // that of a request alone (request_draft.c).
 //
 // Costs by the rows of a step are those that requests alone use and correct, whosever rows they are; steps of many
-// correct them too. What all that may lose to plain steps is bounded by a credit, as for one sequence (width).
+// correct them too. What all that may lose to plain steps is bounded by a credit, as for one sequence (width). It is
+// the engine's: a service's own would be lost anew by each that lives shortly.
 //
 // A stream that was told how to draft (chain, tree, n-grams) has an equal share of what rows there are, paying or not.
 #include "base/base.h"
@@ -20,16 +21,16 @@ static int64_t ctx_mean(const struct tern_service *s) {
 }
 
 // The step's gain in plain steps, by the corrected costs.
-static void credit_move(struct service_draft *d, double gain) {
-    d->credit = MIN(MAX(d->credit + gain + (double)WIDTH_LOSS_MAX, 0), (double)WIDTH_CREDIT_MAX);
+static void credit_move(struct draft_auto *a, double gain) {
+    a->shared_credit = MIN(MAX(a->shared_credit + gain + (double)WIDTH_LOSS_MAX, 0), (double)WIDTH_CREDIT_MAX);
 }
 
 void service_draft_plain(struct tern_service *s, int n_streams, uint64_t ns) {
     if (s->n_running == 0) return;
     mutex_lock(s->engine->mutex);
     draft_auto_step(&s->engine->draft.chooser, n_streams, false, ctx_mean(s), (double)ns);
+    credit_move(&s->engine->draft.chooser, 0);
     mutex_unlock(s->engine->mutex);
-    credit_move(&s->draft, 0);
 }
 
 // Of a draft: at all, and of each token.
@@ -97,7 +98,7 @@ static int budgets_share(struct tern_service *s, int budgets[TERN_STREAMS_MAX]) 
         rows += budgets[i];
     }
     // The credit must bear a step that gives nothing beyond its roots.
-    if (any && d->credit >= (double)SHARE_STRETCH - 1) {
+    if (any && s->engine->draft.chooser.shared_credit >= (double)SHARE_STRETCH - 1) {
         share_rows(&s->engine->draft.chooser.width.costs, ctx, d->seqs, n, rows, rows_max);
         for (int i = 0; i < n; i++) budgets[i] += d->seqs[i].n;
     }
@@ -153,7 +154,7 @@ static void trees_learn(struct tern_service *s, int n_drafted, double ns) {
         const struct share_seq *q = &d->seqs[i];
         if (q->n > 0) cost += (double)(q->draft + q->draft_node * (float)q->n);
     }
-    credit_move(d, (double)n_tokens / n - cost / plain);
+    credit_move(a, (double)n_tokens / n - cost / plain);
 }
 
 static void step_count(struct tern_service *s, int n_drafted, uint64_t ns) {

@@ -86,8 +86,7 @@ void service_pace_learn(struct service_pace *p, int n_streams, int n_prompt_rows
 
 // Drafts in steps of several streams: what may still be lost to drafting, and the step at hand.
 struct service_draft {
-    double credit; // plain steps that may be lost
-    int n_told;    // streams of the step at hand that were told how to draft
+    int n_told; // streams of the step at hand that were told how to draft
     struct share_seq seqs[TERN_STREAMS_MAX];
     float model[TERN_STREAMS_MAX][TREE_NODES_MAX], ngrams[TERN_STREAMS_MAX][TREE_NODES_MAX];
     struct tern_request *requests[TERN_STREAMS_MAX];

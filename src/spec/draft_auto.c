@@ -29,7 +29,9 @@ static void ngram_costs(const struct width_costs *costs, struct width_costs *out
     out->draft_node = out->catch_up = 0;
 }
 
-void draft_auto_init(struct draft_auto *a, bool has_model) { *a = (struct draft_auto){.has_model = has_model}; }
+void draft_auto_init(struct draft_auto *a, bool has_model) {
+    *a = (struct draft_auto){.has_model = has_model, .shared_credit = (double)WIDTH_LOSS_START};
+}
 
 enum tern_status draft_auto_costs(struct draft_auto *a, const struct width_costs *costs, struct tern_err *err) {
     struct width_costs bare;

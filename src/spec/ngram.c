@@ -7,11 +7,14 @@
 //
 // Edges lie in one pool, found by a hash of (state, token) and listed by state, for cloning. A cloned edge is never
 // removed, so copies are bounded by the number of edges: states < 2n, edges < 3n for n tokens. No undo log: cuts come
-// once a request at most, and building again takes about 0.1 µs a token.
+// once a request at most, and building again takes about 0.1 µs a token. The hash table takes of its memory what the
+// text so far needs, doubling: most texts are much shorter than what there is room for, and what a step touches beside
+// the model's weights is taken from their cache.
 #include "base/base.h"
 #include "spec/spec.h"
 
 #define RECENT_STEPS 4
+#define SLOTS_MIN 256 // of the hash table; at most half of them are taken
 #define NONE (-1)
 
 struct state {
@@ -32,7 +35,8 @@ struct ngram {
     int32_t *text;        // [tokens_max]
     struct state *states; // [2 tokens_max + 1]
     struct edge *edges;   // [3 tokens_max + 1]
-    int32_t *slots;       // [n_slots] edge + 1; 0: empty
+    int32_t *slots;       // [slots_max] edge + 1; 0: empty; n_slots of them are in use
+    uint32_t slots_max;   // power of two
     uint32_t n_slots;     // power of two
     int n_states, n_edges, last;
     int match, match_end; // state of the longest repeated suffix, and where it ended before
@@ -46,11 +50,11 @@ enum tern_status ngram_create(struct ngram **out, int tokens_max, struct tern_er
     if (g) {
         size_t n = (size_t)tokens_max;
         g->tokens_max = tokens_max;
-        for (g->n_slots = 8; g->n_slots < 5 * n;) g->n_slots *= 2;
+        for (g->slots_max = SLOTS_MIN; g->slots_max < 6 * n + 2;) g->slots_max *= 2;
         g->text = mem_alloc(n * sizeof *g->text);
         g->states = mem_alloc((2 * n + 1) * sizeof *g->states);
         g->edges = mem_alloc((3 * n + 1) * sizeof *g->edges);
-        g->slots = mem_alloc(g->n_slots * sizeof *g->slots);
+        g->slots = mem_alloc(g->slots_max * sizeof *g->slots);
     }
     if (!g || !g->text || !g->states || !g->edges || !g->slots) {
         ngram_free(g);
@@ -71,6 +75,7 @@ void ngram_free(struct ngram *g) {
 }
 
 static void automaton_clear(struct ngram *g) {
+    g->n_slots = SLOTS_MIN;
     memset(g->slots, 0, g->n_slots * sizeof *g->slots);
     g->states[0] = (struct state){.link = NONE, .first_edge = NONE, .end_first = NONE, .end_recent = NONE};
     g->n_states = 1;
@@ -104,10 +109,22 @@ static int32_t edge_find(const struct ngram *g, int32_t from, int32_t token, uin
     return NONE;
 }
 
+static void slots_double(struct ngram *g) {
+    g->n_slots *= 2;
+    memset(g->slots, 0, g->n_slots * sizeof *g->slots);
+    for (int32_t i = 0; i < g->n_edges; i++) {
+        uint32_t at = slot_of(g, g->edges[i].from, g->edges[i].token);
+        while (g->slots[at]) at = (at + 1) & (g->n_slots - 1);
+        g->slots[at] = i + 1;
+    }
+}
+
+// slot is as edge_find left it; slots found before are void afterwards.
 static void edge_add(struct ngram *g, int32_t from, int32_t token, int32_t to, uint32_t slot) {
     g->edges[g->n_edges] = (struct edge){from, token, to, g->states[from].first_edge};
     g->states[from].first_edge = g->n_edges++;
     g->slots[slot] = g->n_edges;
+    if (2 * (uint32_t)g->n_edges >= g->n_slots && g->n_slots < g->slots_max) slots_double(g);
 }
 
 // A copy of state q for its substrings of at most len tokens, and the edges of p's suffixes that led to q moved to it.

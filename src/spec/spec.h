@@ -451,6 +451,7 @@ struct draft_auto {
     struct width_times times;
     struct width width;       // of the draft model
     struct width ngram_width; // of n-grams: its classes are lengths of the match
+    double shared_credit;     // plain steps that steps of several sequences may lose
 };
 struct draft_place {
     enum width_class text;
