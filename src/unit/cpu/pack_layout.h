@@ -37,6 +37,9 @@
 
 #define PACK_LINE 64
 #define PACK_HEAD 32
+// A pack is a constant where kernels ask; without the attribute gcc calls functions as large as pack_layout_get, and
+// steps, offsets and prefetches of every tile function become variables.
+#define PACK_INLINE static inline __attribute__((always_inline))
 
 struct pack_layout {
     int block;  // values per block
@@ -46,7 +49,7 @@ struct pack_layout {
     int scales; // blocks of 256: bytes of integer scales between head and bodies
     bool wide;  // heads are floats, two lines of them before each block
 };
-static inline struct pack_layout pack_layout_get(enum cpu_pack p) {
+PACK_INLINE struct pack_layout pack_layout_get(enum cpu_pack p) {
     switch (p) {
     case CPU_PACK_Q4_0: return (struct pack_layout){32, 256, true, 8, 0, false};
     case CPU_PACK_Q4_1: return (struct pack_layout){32, 256, false, 0, 0, false};
@@ -95,7 +98,7 @@ static inline struct pack_layout pack_layout_get(enum cpu_pack p) {
 }
 // What the kernels do with a pack.
 // Bits of an MLX pack's codes; 0: it is none.
-static inline int pack_mlx_bits(enum cpu_pack p) {
+PACK_INLINE int pack_mlx_bits(enum cpu_pack p) {
     if (p >= CPU_PACK_MLX6_32) return 6;
     if (p >= CPU_PACK_MLX5_32) return 5;
     if (p >= CPU_PACK_MLX3_32) return 3;
@@ -103,22 +106,22 @@ static inline int pack_mlx_bits(enum cpu_pack p) {
     if ((p >= CPU_PACK_MLX4_32 && p <= CPU_PACK_MLX4_128) || p == CPU_PACK_MLX4_F32) return 4;
     return (p >= CPU_PACK_MLX8_32 && p <= CPU_PACK_MLX8_128) || p == CPU_PACK_MLX8_F32 ? 8 : 0;
 }
-static inline bool pack_is_mlx8(enum cpu_pack p) { return pack_mlx_bits(p) == 8; }
-static inline bool pack_has_min(enum cpu_pack p) {
+PACK_INLINE bool pack_is_mlx8(enum cpu_pack p) { return pack_mlx_bits(p) == 8; }
+PACK_INLINE bool pack_has_min(enum cpu_pack p) {
     if (pack_mlx_bits(p)) return true;
     return p == CPU_PACK_Q4_1 || p == CPU_PACK_Q5_1 || p == CPU_PACK_Q4_K || p == CPU_PACK_Q5_K || p == CPU_PACK_Q2_K;
 }
-static inline bool pack_groups16(enum cpu_pack p) { // scales per 16 values, else per 32
+PACK_INLINE bool pack_groups16(enum cpu_pack p) { // scales per 16 values, else per 32
     return p == CPU_PACK_Q6_K || p == CPU_PACK_Q2_K || p == CPU_PACK_Q3_K;
 }
-static inline bool pack_is_iq4(enum cpu_pack p) { return p == CPU_PACK_IQ4_NL || p == CPU_PACK_IQ4_XS; }
-static inline size_t pack_head_bytes(struct pack_layout l) { return l.wide ? 2 * PACK_LINE : PACK_LINE; }
+PACK_INLINE bool pack_is_iq4(enum cpu_pack p) { return p == CPU_PACK_IQ4_NL || p == CPU_PACK_IQ4_XS; }
+PACK_INLINE size_t pack_head_bytes(struct pack_layout l) { return l.wide ? 2 * PACK_LINE : PACK_LINE; }
 // Start of block i: its line of heads. The body of block i follows at pack_body.
-static inline size_t pack_head(struct pack_layout l, size_t i) {
+PACK_INLINE size_t pack_head(struct pack_layout l, size_t i) {
     if (l.pairs) return i / 2 * (PACK_LINE + 2 * (size_t)l.body) + i % 2 * PACK_HEAD;
     return i * (pack_head_bytes(l) + (size_t)l.body);
 }
-static inline size_t pack_body(struct pack_layout l, size_t i) {
+PACK_INLINE size_t pack_body(struct pack_layout l, size_t i) {
     if (l.pairs) return i / 2 * (PACK_LINE + 2 * (size_t)l.body) + PACK_LINE + i % 2 * (size_t)l.body;
     return i * (pack_head_bytes(l) + (size_t)l.body) + pack_head_bytes(l);
 }
