@@ -137,6 +137,7 @@ void npu_remote_free(struct unit *u, struct npu_variant *v) {
 }
 
 struct halves {
+    const struct npu_kernels *kernels;
     const struct npu_variant *v;
     bool in;
 };
@@ -149,11 +150,11 @@ static void halves_member(void *arg, const struct team_member *self) {
         int id = h->in ? l->inputs[i] : l->outputs[i];
         float *x = npu_eval_at(h->v->eval, id);
         uint16_t *half = h->in ? h->v->remote->inputs[i] : h->v->remote->outputs[i];
-        int64_t len = npu_tensor_len(&l->tensors[id]);
+        int len = (int)npu_tensor_len(&l->tensors[id]); // of axes within their limits
         if (h->in)
-            for (int64_t k = 0; k < len; k++) half[k] = f32_to_f16(x[k]);
+            h->kernels->narrow(len, x, half);
         else
-            for (int64_t k = 0; k < len; k++) x[k] = f16_to_f32(half[k]);
+            h->kernels->widen(half, len, x);
     }
 }
 
@@ -167,7 +168,7 @@ static void placement_tell(struct unit *u, struct npu_variant *v) {
 
 enum tern_status npu_remote_run(struct unit *u, struct npu_variant *v, struct tern_err *err) {
     if (!v->told) placement_tell(u, v);
-    struct halves h = {v, true};
+    struct halves h = {u->kernels, v, true};
     team_run(u->team, halves_member, &h);
     TRY(u->remote_driver->run(v->remote->binding, err));
     h.in = false;
