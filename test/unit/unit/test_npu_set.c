@@ -7,6 +7,7 @@
 #include "unit/npu/pack_choice.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char root[256], set_dir[300];
@@ -276,6 +277,66 @@ static void test_doctor(void **state) {
     setenv("TERN_NPU_CTX", "256", 1);
 }
 
+struct runtime_row {
+    const char *name, *said;
+    bool seen;
+};
+static void runtime_take(void *arg, const char *name, bool usable, const char *note) {
+    struct runtime_row *r = arg;
+    if (strcmp(name, r->name) != 0) return;
+    assert_false(usable);
+    assert_contains(note, r->said);
+    r->seen = true;
+}
+
+static void file_make(char *path, size_t cap, const char *name, const char *text, int mode) {
+    snprintf(path, cap, "%s/%s", root, name);
+    assert_ok(file_write_atomic(path, text, strlen(text), &test_err));
+    assert_int_equal(chmod(path, (mode_t)mode), 0);
+}
+
+// Runtimes that are missing, of another program, too old or dead, and an asset that is damaged: the same reason in
+// tern doctor and from the unit.
+static void test_runtimes(void **state) {
+    (void)state;
+    char old[500], dead[500], asset[500];
+    file_make(old, sizeof old, "old-python", "#!/bin/sh\necho 'ready 1.0.0b2'\ncat\n", 0700);
+    file_make(dead, sizeof dead, "dead-python", "#!/bin/sh\necho 'no module named coreai' >&2\nexit 3\n", 0700);
+    file_make(asset, sizeof asset, "metadata.json", "{\"assetVersion\":", 0600);
+    const struct {
+        const char *name, *variable, *value, *said;
+    } cases[] = {
+        {"ort", "TERN_ORT_LIBRARY", "/nonexistent.so", "there is no file '/nonexistent.so', named by TERN_ORT_LIBRARY"},
+        {"ort", "TERN_ORT_LIBRARY", FAKE_OLD, "or later is needed"},
+        {"ort", "TERN_ORT_LIBRARY", FAKE_OTHER, "is not ONNX Runtime"},
+        {"openvino", "TERN_OPENVINO_LIBRARY", "/nonexistent.so", "named by TERN_OPENVINO_LIBRARY"},
+        {"openvino", "TERN_OPENVINO_LIBRARY", FAKE_OTHER, "it is not OpenVINO, or one older than"},
+        {"coreai", "TERN_COREAI_PYTHON", "/nonexistent", "named by TERN_COREAI_PYTHON"},
+        {"coreai", "TERN_COREAI_PYTHON", old, "coreai-core is 1.0.0b2; 1.0.0b3 or later is needed"},
+        {"coreai", "TERN_COREAI_PYTHON", dead, "the runtime does not start"},
+        {"coreai", "TERN_COREAI_ASSET", root, "metadata.json"},
+        {"apple", "TERN_COREAI_SHIM", FAKE_OTHER, "has no function tern_coreai_load"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct runtime_row row = {cases[i].name, cases[i].said, false};
+        char unit[32];
+        struct unit *u = NULL;
+        struct tern_err err;
+        if (cases[i].value == root) setenv("TERN_COREAI_PYTHON", old, 1); // there is one, and it is not asked
+        setenv(cases[i].variable, cases[i].value, 1);
+        unit_npu_backends_each(runtime_take, &row);
+        assert_true(row.seen);
+        snprintf(unit, sizeof unit, "npu:%s", cases[i].name);
+        if (!getenv("TERN_COREAI_ASSET")) setenv("TERN_COREAI_ASSET", "/nonexistent.aimodel", 1);
+        assert_true(unit_open(&u, unit, &(struct unit_options){.n_threads = 1}, &err) != TERN_OK);
+        // The asset is looked at before Python starts, so of Python that starts and fails nothing is said there.
+        if (cases[i].value != old && cases[i].value != dead) assert_contains(err.message, cases[i].said);
+        unsetenv("TERN_COREAI_ASSET");
+        unsetenv("TERN_COREAI_PYTHON");
+        unsetenv(cases[i].variable);
+    }
+}
+
 // The set's window is the engine's; of a set for another back end nothing is taken.
 static void window_48(char *data, size_t *len) {
     char *at = memmem(data, *len, "\"window\":", 9);
@@ -437,6 +498,7 @@ int main(void) {
                                        cmocka_unit_test(test_buckets),
                                        cmocka_unit_test(test_switch),
                                        cmocka_unit_test(test_doctor),
+                                       cmocka_unit_test(test_runtimes),
                                        cmocka_unit_test(test_cache_full),
                                        cmocka_unit_test(test_advice)};
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
