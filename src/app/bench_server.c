@@ -4,7 +4,8 @@
 //
 // Total speed counts the pieces between the last stream's first piece and the first stream's end, as tokens by each
 // stream's own ratio of the two. A piece is a token unless its text ends within a character, or the server tells fast
-// tokens together; so gaps are those of text as a reader sees it.
+// tokens together; so gaps are those of text as a reader sees it. How long a stream waited for a token at most, from
+// its first one on, is asked of our server.
 #include "base/base.h"
 #include "bench_server.h"
 #include "bench_stats.h"
@@ -30,6 +31,7 @@ enum sample {
     GAP_MAX_MS,
     ALONE_TPS,
     ARRIVAL_GAP_MS,
+    ARRIVAL_TOKEN_MS,
     ARRIVAL_TPS,
     SHARED_FIRST_MS,
     SHARED_SECOND_MS,
@@ -39,9 +41,9 @@ enum sample {
     N_SAMPLES
 };
 static const char *const sample_names[N_SAMPLES] = {
-    "total_tps",          "ttft_ms",     "gap_p50_ms",      "gap_p95_ms",       "gap_max_ms",     "alone_prompt_tps",
-    "arrival_gap_ms",     "arrival_tps", "shared_first_ms", "shared_second_ms", "session_reused", "session_ttft_p50_ms",
-    "session_ttft_p95_ms"};
+    "total_tps",        "ttft_ms",        "gap_p50_ms",          "gap_p95_ms",         "gap_max_ms",
+    "alone_prompt_tps", "arrival_gap_ms", "arrival_token_ms",    "arrival_tps",        "shared_first_ms",
+    "shared_second_ms", "session_reused", "session_ttft_p50_ms", "session_ttft_p95_ms"};
 
 struct bench {
     const struct server_bench_opts *o;
@@ -145,6 +147,22 @@ static bool all_warm(const struct bench *b, int n) {
     return true;
 }
 
+static enum tern_status token_wait_ask(const struct server_peer *p, double *ms, struct tern_err *err) {
+    struct buf text;
+    double seconds;
+    buf_init(&text, SERVER_ANSWER_MAX);
+    enum tern_status status = load_ask(p, "/metrics", (struct str){0}, &text, &seconds, err);
+    if (status == TERN_OK) {
+        struct str all = buf_str(&text), name = STR("\ntern_token_wait_nanoseconds_max{");
+        size_t at = str_find(all, name, 0), from = str_find(all, STR(" "), at), to = str_find(all, STR("\n"), from);
+        if (at == (size_t)-1 || !str_to_f64((struct str){all.data + from + 1, to - from - 1}, ms))
+            status = err_set(err, TERN_IO, "%s/metrics does not tell how long tokens took", p->url);
+        *ms *= 1e-6;
+    }
+    buf_release(&text);
+    return status;
+}
+
 // The long prompt alone, then beside n streams.
 static enum tern_status arrival_measure(struct bench *b, const struct server_peer *p, int n, double *v,
                                         struct tern_err *err) {
@@ -170,8 +188,9 @@ static enum tern_status arrival_measure(struct bench *b, const struct server_pee
         while (told(&b->streams[i]) == before[i] && clock_ns() - to < 1000000000u) clock_sleep_ns(WAIT_NS);
     v[ARRIVAL_TPS] = b->o->n_arrival * 1e3 / ms;
     v[ARRIVAL_GAP_MS] = gaps_take(b, n, from, to);
+    enum tern_status status = p->is_ours ? token_wait_ask(p, &v[ARRIVAL_TOKEN_MS], err) : TERN_OK;
     streams_release(b);
-    return TERN_OK;
+    return status;
 }
 
 static enum tern_status shared_measure(struct bench *b, const struct server_peer *p, double *v, struct tern_err *err) {

@@ -113,6 +113,8 @@ void request_detach(struct tern_request *r);
 enum tern_status request_reattach(struct tern_request *r, struct tern_session *s, struct tern_err *err);
 enum tern_status request_fits(const struct tern_request *r, size_t n_prompt, struct tern_err *err);
 
+#define REQUEST_ROWS_GRAIN 8 // pieces of a service's prompts end at multiples of it
+
 // The rows of one request in a step: a piece of its prompt, or the token chosen last. A step may serve many requests:
 // next for each, one run for all, then choose and take for each. Run and choose under the engine's mutex, without
 // another run between them.

@@ -7,12 +7,15 @@
 #include "base/base.h"
 #include "request_int.h"
 
-// Rows of the next prompt piece: one that would go over the last block boundary before the prompt's end stops there.
-// Others end at a block boundary when they reach one, where all of a state can be taken over.
+// Rows of the next prompt piece. Where a session keeps its state at block ends, a piece that would go over the last of
+// them before the prompt's end stops there, and others stop at one when they reach one. A service finds the state of
+// block ends in the step's rows: there pieces end at any multiple of REQUEST_ROWS_GRAIN, so that a block's end has the
+// rows before it that its state needs, or is the piece's.
 static int piece_rows(const struct tern_request *r, int n_max) {
     size_t left = r->prompt.len - r->prompt_at, len = r->session->len;
-    size_t n = MIN(left, (size_t)n_max), cut = (len + left - 1) / OP_BLOCK * OP_BLOCK;
-    if (n < left && (len + n) / OP_BLOCK * OP_BLOCK > len) n = (len + n) / OP_BLOCK * OP_BLOCK - len;
+    size_t n = MIN(left, (size_t)n_max), grain = r->leaves_state ? OP_BLOCK : REQUEST_ROWS_GRAIN;
+    size_t cut = (len + left - 1) / OP_BLOCK * OP_BLOCK;
+    if (n < left && (len + n) / grain * grain > len) n = (len + n) / grain * grain - len;
     if (r->leaves_state && r->session->slot >= 0 && cut > len && cut < len + n) n = cut - len;
     return (int)n;
 }

@@ -17,11 +17,13 @@
 #include "request_int.h"
 #include "prefix_int.h"
 
-// How long a step with prompt rows beside running streams may take: some times as long as without them, so that the
-// prompt gets most of the rate that it has alone, within bounds.
-#define SERVICE_STEP_TIMES 2.5
-#define SERVICE_STEP_NS_MIN 50000000
-#define SERVICE_STEP_NS_MAX 100000000
+// How long a step with prompt rows beside running streams may take: long enough that the prompt keeps its share of the
+// rate that it has alone, and no longer, since every stream waits for it; never so long that a stream waits longer
+// than SERVICE_WAIT_NS_MAX for its token, less what comes on top of the step (costs that rise, telling of tokens).
+#define SERVICE_PROMPT_SHARE 0.6
+#define SERVICE_STEP_NS_MIN 40000000
+#define SERVICE_WAIT_NS_MAX 150000000
+#define SERVICE_STEP_NS_MAX (SERVICE_WAIT_NS_MAX - 30000000)
 #define SERVICE_BATCH_TURN 4          // every so many-th job that begins is a batch one, if one waits
 #define SERVICE_PARK_RAM (256u << 20) // default of park_ram_max
 #define SERVICE_KEEP_NS 1000000000ull // a batch job that began in its turn is not parked for so long

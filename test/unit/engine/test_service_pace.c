@@ -32,11 +32,17 @@ static void test_bounds(void **state) {
             int n = service_pace_rows(&p, 4, WINDOW);
             double step = plain + n * row;
             assert_in_range(n, SERVICE_ROWS_MIN, WINDOW);
-            if (n >= OP_BLOCK && n < WINDOW) assert_int_equal(n % OP_BLOCK, 0);
-            // A whole block may take some rows more than there is time for.
-            if (n > SERVICE_ROWS_MIN) assert_true(step <= SERVICE_STEP_NS_MAX / MS + OP_BLOCK * row);
-            // Of the rate that the prompt has alone, or the window is full.
-            if (plain <= 30 && row <= 0.5) assert_true(n == WINDOW || n / step >= 0.5 / row);
+            assert_true(n == WINDOW || n % REQUEST_ROWS_GRAIN == 0);
+            // Rounding may take some rows more than there is time for.
+            if (n > SERVICE_ROWS_MIN)
+                assert_true(step <= SERVICE_STEP_NS_MAX / MS + REQUEST_ROWS_GRAIN / 2 * row + 0.01);
+            assert_true(n <= SERVICE_ROWS_MIN || step < SERVICE_WAIT_NS_MAX / MS);
+            // Of the rate that the prompt has alone, while nobody waits too long for it; or the window is full.
+            if (plain / (1 - SERVICE_PROMPT_SHARE) < SERVICE_STEP_NS_MAX / MS)
+                assert_true(n == WINDOW || n / step >= 0.5 / row);
+            // No longer than that needs, or than nobody minds.
+            if (n > SERVICE_ROWS_MIN)
+                assert_true(step <= MAX(plain * 2.5, SERVICE_STEP_NS_MIN / MS) + REQUEST_ROWS_GRAIN / 2 * row + 0.01);
         }
 }
 
