@@ -9,7 +9,7 @@
 
 #define BLOCKS_MAX (1 << 20)
 #define BLOCKS_FIRST 256
-#define KEY_TEXT "tern prefix block 1"
+#define KEY_TEXT "tern prefix block 2"
 
 // ------------------------------------------------------------------------------------------------------------- keys
 
@@ -37,10 +37,40 @@ void prefix_key_next(struct prefix_key *key, const int32_t ids[OP_BLOCK]) {
     sha256_final(&h, key->b);
 }
 
+// Hashes fewer ids than a whole block's key, so the two never meet.
+void prefix_key_half(struct prefix_key *key, const int32_t ids[PREFIX_HALF]) {
+    struct sha256 h;
+    sha256_init(&h);
+    sha256_update(&h, key->b, sizeof key->b);
+    sha256_update(&h, ids, PREFIX_HALF * sizeof *ids);
+    sha256_final(&h, key->b);
+}
+
 // ------------------------------------------------------------------------------------------------------------- tree
 
 static int32_t *bucket_of(const struct prefix_cache *c, const struct prefix_key *key) {
     return &c->buckets[load_u64(key->b) & (uint64_t)(c->n_buckets - 1)];
+}
+
+static int32_t *half_bucket_of(const struct prefix_cache *c, const struct prefix_key *half) {
+    return &c->half_buckets[load_u64(half->b) & (uint64_t)(c->n_buckets - 1)];
+}
+
+static void half_put(struct prefix_cache *c, int32_t i) {
+    struct prefix_block *b = &c->blocks[i];
+    if (!b->has_half) return;
+    int32_t *at = half_bucket_of(c, &b->half);
+    b->half_next = *at;
+    *at = i;
+}
+
+static void half_remove(struct prefix_cache *c, int32_t i) {
+    struct prefix_block *b = &c->blocks[i];
+    if (!b->has_half) return;
+    int32_t *at = half_bucket_of(c, &b->half);
+    while (*at != i) at = &c->blocks[*at].half_next;
+    *at = b->half_next;
+    b->has_half = false;
 }
 
 int32_t prefix_find(const struct prefix_cache *c, const struct prefix_key *key) {
@@ -62,17 +92,19 @@ static bool blocks_grow(struct prefix_cache *c) {
     struct prefix_block *blocks = mem_realloc(c->blocks, (size_t)cap * sizeof *blocks);
     if (!blocks) return false;
     c->blocks = blocks;
-    int32_t *buckets = mem_alloc((size_t)cap * sizeof *buckets);
+    int32_t *buckets = mem_alloc(2 * (size_t)cap * sizeof *buckets);
     if (!buckets) return false;
     mem_free(c->buckets);
     c->buckets = buckets;
+    c->half_buckets = buckets + cap;
     c->n_buckets = cap;
     c->blocks_cap = cap;
-    for (int i = 0; i < cap; i++) buckets[i] = PREFIX_NONE;
+    for (int i = 0; i < 2 * cap; i++) buckets[i] = PREFIX_NONE;
     for (int i = 0; i < c->n_blocks; i++) { // none is free, or it would have been taken
         int32_t *b = bucket_of(c, &blocks[i].key);
         blocks[i].bucket_next = *b;
         *b = i;
+        if (blocks[i].ready) half_put(c, i);
     }
     return true;
 }
@@ -136,6 +168,7 @@ void prefix_touch(struct prefix_cache *c, int32_t i) {
 static void cell_free(struct prefix_cache *c, int32_t i) {
     struct prefix_block *b = &c->blocks[i];
     if (b->ready) list_remove(c, i);
+    if (b->ready) half_remove(c, i);
     c->free_cells[c->n_cells - c->n_cells_used--] = b->cell;
     b->cell = -1;
     b->ready = false;
@@ -159,7 +192,9 @@ static struct prefix_held held_make(struct prefix_cache *c, int32_t i) {
     return (struct prefix_held){.block = i,
                                 .data = c->cells + (size_t)b->cell * (size_t)c->cell_bytes,
                                 .has_conv = b->has_conv,
-                                .has_draft = b->has_draft};
+                                .has_draft = b->has_draft,
+                                .has_half = b->has_half,
+                                .half = b->half};
 }
 
 size_t prefix_match(struct prefix_cache *c, const struct prefix_key *keys, size_t n, struct prefix_held *out) {
@@ -175,6 +210,18 @@ size_t prefix_match(struct prefix_cache *c, const struct prefix_key *keys, size_
     if (n_end > 0) prefix_touch(c, out[n_end - 1].block);
     mutex_unlock(c->mutex);
     return n_end;
+}
+
+bool prefix_match_half(struct prefix_cache *c, const struct prefix_key *half, struct prefix_held *out) {
+    mutex_lock(c->mutex);
+    int32_t i = *half_bucket_of(c, half);
+    while (i != PREFIX_NONE && memcmp(c->blocks[i].half.b, half->b, sizeof half->b) != 0) i = c->blocks[i].half_next;
+    if (i != PREFIX_NONE) {
+        *out = held_make(c, i);
+        prefix_touch(c, i);
+    }
+    mutex_unlock(c->mutex);
+    return i != PREFIX_NONE;
 }
 
 void prefix_let_go(struct prefix_cache *c, const struct prefix_held *held, size_t n) {
@@ -195,6 +242,7 @@ bool prefix_place(struct prefix_cache *c, const struct prefix_key *key, const st
         struct prefix_block *b = &c->blocks[i];
         taken = b->ready && !b->has_conv && has_conv && b->n_held == 0;
         if (taken) list_remove(c, i);
+        if (taken) half_remove(c, i);
     } else {
         int32_t cell = cell_take(c);
         if (cell >= 0 && i == PREFIX_NONE) i = prefix_block_new(c, key, parent, depth);
@@ -208,7 +256,7 @@ bool prefix_place(struct prefix_cache *c, const struct prefix_key *key, const st
         c->blocks[i].stamp = c->clock;
         *out = held_make(c, i);
         out->has_conv = has_conv;
-        out->has_draft = false;
+        out->has_draft = out->has_half = false;
     }
     mutex_unlock(c->mutex);
     return taken;
@@ -220,6 +268,9 @@ void prefix_put(struct prefix_cache *c, const struct prefix_held *held, bool sto
     b->ready = true;
     b->has_conv = held->has_conv;
     b->has_draft = held->has_draft;
+    b->has_half = held->has_half;
+    b->half = held->half;
+    half_put(c, held->block);
     b->n_held--;
     list_put(c, held->block);
     prefix_touch(c, held->block);

@@ -9,18 +9,18 @@
 #include "base/base.h"
 #include "prefix_int.h"
 
-#define FILE_MAGIC "TERNKVB1"
+#define FILE_MAGIC "TERNKVB2"
 #define FILE_END ".kvb"
 #define KEY_HEX 64
 #define STORES_MAX 1024 // blocks waiting to be written
 #define TMP_OLD_S 600   // a file being written that is older was left by a killed process
 #define PATH_BYTES_MAX 4096
-enum { FILE_HAS_CONV = 1, FILE_HAS_DRAFT = 2 };
+enum { FILE_HAS_CONV = 1, FILE_HAS_DRAFT = 2, FILE_HAS_HALF = 4 };
 
 // Little-endian, no padding: then the parts of the data, then SHA-256 of all before it.
 struct file_head {
     char magic[8];
-    struct prefix_key key, parent, identity, drafter;
+    struct prefix_key key, parent, identity, drafter, half;
     uint32_t depth, flags;
     uint64_t kv_bytes, conv_bytes, draft_bytes;
 };
@@ -114,8 +114,10 @@ static void store_run(struct prefix_cache *c, int32_t i) {
                           .parent = b.parent,
                           .identity = c->identity,
                           .drafter = c->drafter,
+                          .half = b.half,
                           .depth = (uint32_t)b.depth,
-                          .flags = (b.has_conv ? FILE_HAS_CONV : 0u) | (b.has_draft ? FILE_HAS_DRAFT : 0u),
+                          .flags = (b.has_conv ? FILE_HAS_CONV : 0u) | (b.has_draft ? FILE_HAS_DRAFT : 0u) |
+                                   (b.has_half ? FILE_HAS_HALF : 0u),
                           .kv_bytes = c->shape.kv_bytes,
                           .conv_bytes = c->shape.conv_bytes,
                           .draft_bytes = c->shape.draft_bytes};
@@ -180,6 +182,8 @@ static enum tern_status file_take(const struct prefix_cache *c, const struct os_
     bool own = memcmp(&h.drafter, &c->drafter, sizeof h.drafter) == 0 && h.draft_bytes == c->shape.draft_bytes;
     to->has_conv = h.flags & FILE_HAS_CONV;
     to->has_draft = own && (h.flags & FILE_HAS_DRAFT);
+    to->has_half = h.flags & FILE_HAS_HALF;
+    to->half = h.half;
     memcpy(to->data, m->data + sizeof h, (size_t)(h.kv_bytes + h.conv_bytes + (own ? h.draft_bytes : 0)));
     return TERN_OK;
 }

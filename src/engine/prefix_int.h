@@ -1,7 +1,8 @@
 // Private to engine/: the prefix cache. Its unit is the block of OP_BLOCK tokens: the K/V rows of these positions, the
 // convolution rows behind them, and the drafter's K/V rows. A block's key is a hash of the model's identity, the tenant
 // and all tokens up to its end, so equal keys hold equal bytes, and a lookup walks the keys of a prompt from its begin:
-// the blocks of all prompts are a tree whose edges are 32 tokens.
+// the blocks of all prompts are a tree whose edges are 32 tokens. Where the last edge differs in its second half, the
+// first half of a block in memory still serves, by the convolution rows behind its middle.
 //
 //   prefix_cache.c    the tree, and the data in memory: cells of one size, least recently used goes first
 //   prefix_disk.c     a file for each block, written and read by a thread of its own
@@ -14,7 +15,7 @@ struct prefix_key {
 };
 // The parts of a block's data, in this order.
 struct prefix_shape {
-    uint64_t kv_bytes, conv_bytes, draft_bytes;
+    uint64_t kv_bytes, conv_bytes, draft_bytes; // conv: behind the block, then behind its middle
 };
 struct prefix_options {
     struct prefix_shape shape;
@@ -33,6 +34,8 @@ void prefix_cache_close(struct prefix_cache *c); // what waits to be written is 
 // The key before the first block of a tenant's; then the next one's.
 void prefix_key_root(const struct prefix_cache *c, struct str tenant, struct prefix_key *out);
 void prefix_key_next(struct prefix_key *key, const int32_t ids[OP_BLOCK]);
+#define PREFIX_HALF (OP_BLOCK / 2)
+void prefix_key_half(struct prefix_key *key, const int32_t ids[PREFIX_HALF]); // from the block before to the middle
 
 // A block in memory that is held stays there, and its data does not change.
 #define PREFIX_NONE (-1)
@@ -40,10 +43,14 @@ struct prefix_held {
     int32_t block; // PREFIX_NONE: none
     uint8_t *data; // the parts of the shape
     bool has_conv, has_draft;
+    bool has_half;          // convolution rows behind the middle
+    struct prefix_key half; // key of the middle, if so
 };
 // The longest run of blocks keys[0 … n) that is in memory and ends where convolution rows are known (or needs none).
 // Returns how many are held now, in out [n].
 size_t prefix_match(struct prefix_cache *c, const struct prefix_key *keys, size_t n, struct prefix_held *out);
+// A block in memory of which the first half has this key, and whose state behind that is known. Held if true.
+bool prefix_match_half(struct prefix_cache *c, const struct prefix_key *half, struct prefix_held *out);
 void prefix_let_go(struct prefix_cache *c, const struct prefix_held *held, size_t n);
 // A place for a block behind parent, number depth of its text, to be filled and given to prefix_put. False: it is there
 // already (with all that has_conv says), or there is no room (*full): memory is full of what is held or leads to it.
@@ -73,15 +80,17 @@ void prefix_cache_info(struct prefix_cache *c, struct prefix_info *out);
 
 struct prefix_block {
     struct prefix_key key, parent;
-    int32_t depth;        // blocks before it
-    int32_t bucket_next;  // in its bucket, or in the list of free ones
-    int32_t cell;         // -1: not in memory
-    int32_t newer, older; // in memory and ready: by use
+    struct prefix_key half; // of its middle; if has_half
+    int32_t half_next;      // in its bucket of halves, while its data is in memory and ready
+    int32_t depth;          // blocks before it
+    int32_t bucket_next;    // in its bucket, or in the list of free ones
+    int32_t cell;           // -1: not in memory
+    int32_t newer, older;   // in memory and ready: by use
     int32_t n_held;
-    bool ready, has_conv, has_draft; // of the data in memory
-    uint64_t disk_bytes;             // of its file; 0: none
-    bool disk_conv;                  // which holds convolution rows
-    uint64_t stamp;                  // of the last use; that of a parent is never below its children's
+    bool ready, has_conv, has_draft, has_half; // of the data in memory
+    uint64_t disk_bytes;                       // of its file; 0: none
+    bool disk_conv;                            // which holds convolution rows
+    uint64_t stamp;                            // of the last use; that of a parent is never below its children's
 };
 struct prefix_disk;
 struct prefix_cache {
@@ -97,8 +106,8 @@ struct prefix_cache {
     struct prefix_block *blocks;
     int n_blocks, blocks_cap; // in use or free
     int32_t first_free;
-    int32_t *buckets;
-    int n_buckets; // a power of two
+    int32_t *buckets, *half_buckets; // one allocation
+    int n_buckets;                   // a power of two
     int32_t newest, oldest;
     uint64_t clock;
     uint64_t disk_bytes;

@@ -20,7 +20,7 @@
 // How long a step with prompt rows beside running streams may take: long enough that the prompt keeps its share of the
 // rate that it has alone, and no longer, since every stream waits for it; never so long that a stream waits longer
 // than SERVICE_WAIT_NS_MAX for its token, less what comes on top of the step (costs that rise, telling of tokens).
-#define SERVICE_PROMPT_SHARE 0.6
+#define SERVICE_PROMPT_SHARE 0.62
 #define SERVICE_STEP_NS_MIN 40000000
 #define SERVICE_WAIT_NS_MAX 150000000
 #define SERVICE_STEP_NS_MAX (SERVICE_WAIT_NS_MAX - 30000000)
@@ -135,6 +135,15 @@ bool service_job_drop(struct tern_service *s, struct tern_job *j);
 // Without any mutex.
 void job_destroy(struct tern_job *j);
 bool job_is_over(const struct tern_job *j, uint64_t now); // cancelled, or beyond its deadline
+
+// Of a held block: convolution rows behind its middle; the drafter's part.
+static inline uint8_t *service_held_middle(const struct tern_service *s, const struct prefix_held *h) {
+    const struct state_layout *l = &plan_pool(s->engine->plan)->layout;
+    return h->data + l->block_bytes + l->slot_bytes;
+}
+static inline uint8_t *service_held_draft(const struct tern_service *s, const struct prefix_held *h) {
+    return service_held_middle(s, h) + plan_pool(s->engine->plan)->layout.slot_bytes;
+}
 
 // The prefix cache. open: as the options say, which may be none. keys: of a prompt, in the submitting thread; stage
 // before it is queued: true when reading has begun (service_staged ends it). The rest on the service's thread.

@@ -89,7 +89,7 @@ static enum tern_status save_body(void *arg, state_put_fn *put, void *to, struct
     if (v->shape.draft.bytes == 0) return TERN_OK;
     size_t block = (size_t)plan_draft_pool(e->draft.plan)->layout.block_bytes;
     TRY(put(to, e->draft.model->digest, DRAFT_DIGEST_BYTES, err));
-    for (size_t i = 0; i < t->n; i++) TRY(put(to, t->held[i].data + l->block_bytes + l->slot_bytes, block, err));
+    for (size_t i = 0; i < t->n; i++) TRY(put(to, service_held_draft(v->s, &t->held[i]), block, err));
     return TERN_OK;
 }
 
@@ -171,7 +171,7 @@ static enum tern_status blocks_put(struct tern_service *s, struct tern_str tenan
         }
         memcpy(held.data, kv + *n * l->block_bytes, l->block_bytes);
         if (has_conv) memcpy(held.data + l->block_bytes, slot, l->slot_bytes);
-        if (draft) memcpy(held.data + l->block_bytes + l->slot_bytes, draft + *n * draft_bytes, draft_bytes);
+        if (draft) memcpy(service_held_draft(s, &held), draft + *n * draft_bytes, draft_bytes);
         held.has_draft = draft != NULL;
         prefix_put(s->prefix, &held, true);
     }

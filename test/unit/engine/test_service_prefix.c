@@ -5,16 +5,28 @@
 #include <stdio.h>
 
 #define BLOCK 32
+#define HALF 16
 #define RAM (64u << 20)
 #define DISK (256u << 20)
 #define DRAFTER TEST_MODELS "/pico-dspark.gguf"
 
+#define IDS_MAX 700
+#define SOLOS 8
+// What a prompt gives alone. The same prompt gives the same each time (vectors, engine_sessions), so it is run once.
+struct solo {
+    int32_t prompt[IDS_MAX], ids[64];
+    int n_prompt; // 0: free
+    size_t n_ids;
+    double logprob_sum;
+};
 struct bench {
     struct tern_engine *e;
     struct tern_session *alone;
+    struct solo solos[SOLOS];
+    int n_solos;
 };
 static struct bench bench_open(const char *drafter) {
-    struct bench b;
+    struct bench b = {0};
     struct tern_engine_options o = fixture_options(PICO_MODEL);
     o.n_sessions = 4;
     o.window = 128;
@@ -88,37 +100,50 @@ static void job_run(struct result *out, struct tern_service *s, const int32_t *i
     tern_job_free(job);
 }
 
-// The job, and the same request alone in an emptied session.
-static void job_run_checked(struct result *out, struct bench *b, struct tern_service *s, const int32_t *ids, int n,
-                            const char *tenant) {
+static const struct solo *solo_of(struct bench *b, const int32_t *ids, int n) {
+    for (int i = 0; i < SOLOS; i++)
+        if (b->solos[i].n_prompt == n && memcmp(b->solos[i].prompt, ids, (size_t)n * sizeof *ids) == 0)
+            return &b->solos[i];
+    struct solo *solo = &b->solos[b->n_solos++ % SOLOS];
     struct seen alone;
     struct tern_err err = {0};
     struct tern_request_options o = request_make(ids, n);
-    job_run(out, s, ids, n, tenant);
     fixture_must(tern_session_truncate(b->alone, 0, &err), &err);
     seen_run(&alone, b->alone, &o);
-    assert_int_equal(out->n_ids, alone.n_ids);
-    assert_memory_equal(out->ids, alone.ids, alone.n_ids * sizeof *alone.ids);
-    assert_true(out->logprob_sum == alone.logprob_sum);
+    assert_true(n <= IDS_MAX && alone.n_ids <= ARRAY_LEN(solo->ids));
+    *solo = (struct solo){.n_prompt = n, .n_ids = alone.n_ids, .logprob_sum = alone.logprob_sum};
+    memcpy(solo->prompt, ids, (size_t)n * sizeof *ids);
+    memcpy(solo->ids, alone.ids, alone.n_ids * sizeof *alone.ids);
     seen_release(&alone);
+    return solo;
+}
+
+// The job, and the same request alone in an emptied session.
+static void job_run_checked(struct result *out, struct bench *b, struct tern_service *s, const int32_t *ids, int n,
+                            const char *tenant) {
+    job_run(out, s, ids, n, tenant);
+    const struct solo *alone = solo_of(b, ids, n);
+    assert_int_equal(out->n_ids, alone->n_ids);
+    assert_memory_equal(out->ids, alone->ids, alone->n_ids * sizeof *alone->ids);
+    assert_true(out->logprob_sum == alone->logprob_sum);
 }
 
 static void test_shared_begin(void **state) {
     (void)state;
     struct bench b = bench_open(NULL);
     struct tern_service *s = service_open(&b, RAM, NULL, 0);
-    int32_t ids[700];
+    int32_t ids[IDS_MAX];
     struct result r;
     prompt_make(ids, 630, 600, 1, 1);
     job_run_checked(&r, &b, s, ids, 630, "a");
     assert_int_equal(r.usage.n_cached, 0);
     prompt_make(ids, 630, 600, 1, 2); // another end
     job_run_checked(&r, &b, s, ids, 630, "a");
-    assert_int_equal(r.usage.n_cached, 600 / BLOCK * BLOCK);
+    assert_int_equal(r.usage.n_cached, 600 / HALF * HALF);
     job_run_checked(&r, &b, s, ids, 630, "a"); // the same again: all but the last token may come from the cache
     assert_int_equal(r.usage.n_cached, 629 / BLOCK * BLOCK);
     job_run_checked(&r, &b, s, ids, 2 * BLOCK, "a");
-    assert_int_equal(r.usage.n_cached, BLOCK);
+    assert_int_equal(r.usage.n_cached, BLOCK + HALF);
     // What one tenant said is nothing to another.
     job_run_checked(&r, &b, s, ids, 630, "b");
     assert_int_equal(r.usage.n_cached, 0);
@@ -129,6 +154,32 @@ static void test_shared_begin(void **state) {
     prompt_make(ids + 670, 30, 0, 0, 3);
     job_run_checked(&r, &b, s, ids, 700, "");
     assert_int_equal(r.usage.n_cached, 669 / BLOCK * BLOCK);
+    tern_service_close(s);
+    bench_close(&b);
+}
+
+// Two prompts that part anywhere in a block: whole blocks and one half more are taken, as far as they are the same, and
+// never the last token.
+static void test_halves(void **state) {
+    (void)state;
+    struct bench b = bench_open(NULL);
+    struct tern_service *s = service_open(&b, RAM, NULL, 0);
+    static const int same[] = {15, 16, 31, 33, 48, 80, 100};
+    int32_t ids[130];
+    struct result r;
+    for (uint32_t i = 0; i < sizeof same / sizeof *same; i++) {
+        prompt_make(ids, 130, 130, 100 + i, 0);
+        job_run_checked(&r, &b, s, ids, 130, "a");
+        assert_int_equal(r.usage.n_cached, 0);
+        prompt_make(ids, 110, same[i], 100 + i, 500 + i);
+        job_run_checked(&r, &b, s, ids, 110, "b");
+        assert_int_equal(r.usage.n_cached, 0);
+        job_run_checked(&r, &b, s, ids, 110, "a");
+        assert_int_equal(r.usage.n_cached, same[i] / HALF * HALF);
+        prompt_make(ids, 130, 130, 100 + i, 0); // only what both begin with
+        job_run_checked(&r, &b, s, ids, same[i], "a");
+        assert_int_equal(r.usage.n_cached, (same[i] - 1) / HALF * HALF);
+    }
     tern_service_close(s);
     bench_close(&b);
 }
@@ -212,6 +263,8 @@ static void test_restart(void **state) {
     s = service_open(&b, RAM, f.path, DISK);
     job_run_checked(&r, &b, s, ids, 300, "a");
     assert_int_equal(r.usage.n_cached, 299 / BLOCK * BLOCK);
+    job_run_checked(&r, &b, s, ids, 5 * BLOCK, "a"); // half of a block that came from a file
+    assert_int_equal(r.usage.n_cached, 4 * BLOCK + HALF);
     job_run_checked(&r, &b, s, ids, 300, "b");
     assert_int_equal(r.usage.n_cached, 0);
     tern_service_close(s);
@@ -344,6 +397,14 @@ static void test_drafter(void **state) {
         tern_service_close(s);
         s = service_open(&b, RAM, f.path, DISK);
     }
+    // Half a block's context of the drafter too: rounds as of the same prompt of one of whom nothing is known.
+    job_run_checked(&fresh, &b, s, ids, 5 * BLOCK, "b");
+    assert_int_equal(fresh.usage.n_cached, 0);
+    job_run_checked(&again, &b, s, ids, 200, "");
+    job_run_checked(&again, &b, s, ids, 5 * BLOCK, "");
+    assert_int_equal(again.usage.n_cached, 4 * BLOCK + HALF);
+    assert_int_equal(again.usage.n_rounds, fresh.usage.n_rounds);
+    assert_int_equal(again.usage.n_accepted, fresh.usage.n_accepted);
     tern_service_close(s);
     buf_release(&text);
     folder_remove(&f);
@@ -353,8 +414,8 @@ static void test_drafter(void **state) {
 int main(void) {
     log_level_set(LOG_ERROR); // removed files are told
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shared_begin), cmocka_unit_test(test_small),   cmocka_unit_test(test_restart),
-        cmocka_unit_test(test_damage),       cmocka_unit_test(test_drafter),
+        cmocka_unit_test(test_shared_begin), cmocka_unit_test(test_halves), cmocka_unit_test(test_small),
+        cmocka_unit_test(test_restart),      cmocka_unit_test(test_damage), cmocka_unit_test(test_drafter),
     };
     return cmocka_run_group_tests_name("prefix cache", tests, NULL, NULL);
 }
