@@ -131,8 +131,8 @@ static struct heavy_set *heavy_get(struct constraint *c, const struct config *at
     return oldest;
 }
 
-// The insides of strings and free keys, then what leads there, before the first mask is asked for.
-void masks_warm(struct constraint *c) {
+// The insides of strings and free keys, then what leads there by any letter (within a character, few tokens can follow).
+static void heavy_warm(struct constraint *c) {
     const struct grammar *g = c->grammar;
     int n = 0;
     for (int pass = 0; pass < 2; pass++)
@@ -143,7 +143,7 @@ void masks_warm(struct constraint *c) {
             for (int k = 0; node->heavy && k < node->n_edges; k++) {
                 const struct g_edge *e = &g->edges[node->edges + k];
                 loops |= e->to == (int32_t)i;
-                leads |= g->nodes[e->to].heavy;
+                leads |= g->nodes[e->to].heavy && e->lo <= 'z' && e->hi >= 'z';
                 if (e->flags & EDGE_KEYED) at.need = (uint32_t)g->objects[g->guards[e->guard].object].n_keys;
             }
             if (pass == 0 ? !loops : loops || !leads) continue;
@@ -272,6 +272,40 @@ static const uint32_t *mask_get(struct constraint *c, const struct constraint_st
     oldest->key = key;
     oldest->used_at = ++c->clock;
     return oldest->words;
+}
+
+// The states that the fewest bytes lead to: where a list's item begins, or an object's key, the next item mostly stands
+// on the same stack, and what is costly there (a blank before free text) is met at the first token otherwise.
+static void states_warm(struct constraint *c) {
+    struct constraint_state *states[STATES_WARMED] = {constraint_state_create(c)};
+    uint64_t known[STATES_WARMED];
+    int n = states[0] ? 1 : 0;
+    if (n) known[0] = state_hash(states[0]);
+    for (int i = 0; i < n; i++) {
+        mask_get(c, states[i]);
+        for (int b = 0; b < 256 && n < STATES_WARMED; b++) {
+            struct constraint_state *next = constraint_state_clone(states[i]);
+            if (!next) break; // no memory: what is not made now is made when it is asked for
+            char byte = (char)b;
+            bool fresh = constraint_put(next, (struct str){&byte, 1});
+            uint64_t hash = fresh ? state_hash(next) : 0;
+            for (int k = 0; k < n && fresh; k++) fresh = known[k] != hash;
+            if (fresh) {
+                states[n] = next;
+                known[n++] = hash;
+            } else {
+                constraint_state_free(next);
+            }
+        }
+    }
+    for (int i = 0; i < n; i++) constraint_state_free(states[i]);
+    c->n_masks = c->n_kept_hits = 0;
+}
+
+// Before the first mask is asked for, by the thread that compiles.
+void masks_warm(struct constraint *c) {
+    heavy_warm(c);
+    states_warm(c);
 }
 
 void constraint_mask(const struct constraint_state *s, uint32_t *mask, int n_vocab) {

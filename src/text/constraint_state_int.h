@@ -2,8 +2,9 @@
 #pragma once
 #include "text/constraint_int.h"
 
-#define HEAVY_SETS 8        // nodes whose tokens are kept
-#define HEAVY_WARMED 4      // … from the beginning
+#define HEAVY_SETS 12       // nodes whose tokens are kept
+#define HEAVY_WARMED 6      // … from the beginning
+#define STATES_WARMED 12    // states near the text's begin whose masks are made with the constraint
 #define HEAVY_ENDS_MAX 8192 // places in the trie where such a walk stops at something other than bytes
 #define MASKS_KEPT 64       // states whose masks are kept
 #define HEAVY_NEVER 255

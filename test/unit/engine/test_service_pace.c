@@ -42,7 +42,8 @@ static void test_bounds(void **state) {
                 assert_true(n == WINDOW || n / step >= 0.5 / row);
             // No longer than that needs, or than nobody minds.
             if (n > SERVICE_ROWS_MIN)
-                assert_true(step <= MAX(plain * 2.5, SERVICE_STEP_NS_MIN / MS) + REQUEST_ROWS_GRAIN / 2 * row + 0.01);
+                assert_true(step <= MAX(plain / (1 - SERVICE_PROMPT_SHARE), SERVICE_STEP_NS_MIN / MS) +
+                                        REQUEST_ROWS_GRAIN / 2 * row + 0.01);
         }
 }
 
