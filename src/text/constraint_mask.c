@@ -131,7 +131,7 @@ static struct heavy_set *heavy_get(struct constraint *c, const struct config *at
     return oldest;
 }
 
-// The insides of strings and free keys, then what leads there by any letter (within a character, few tokens can follow).
+// The insides of strings and free keys, then what leads there by any letter: within a character few tokens can follow.
 static void heavy_warm(struct constraint *c) {
     const struct grammar *g = c->grammar;
     int n = 0;

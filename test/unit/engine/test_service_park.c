@@ -120,8 +120,8 @@ static void run_check(struct run *r, struct bench *b) {
     run_end(r);
 }
 
-// Until n_more bytes more have been told, or it ends by itself; then it is cut off. What it said is the begin of what the
-// request says alone.
+// Until n_more bytes more have been told, or it ends by itself; then it is cut off. What it said is the begin of what
+// the request says alone.
 static void run_cut_check(struct run *r, struct bench *b, size_t n_more) {
     struct seen alone;
     struct tern_err err = {0};
