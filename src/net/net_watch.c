@@ -47,11 +47,11 @@ static void cut_locked(struct look *l, struct net_connection *c, int status, con
 // Bytes that were given to the system and that the client's side has not taken; 0 where nothing tells.
 static int64_t unread_bytes(int fd) {
     int n = 0;
-#if defined(TIOCOUTQ)
-    if (ioctl(fd, TIOCOUTQ, &n) != 0) n = 0;
-#elif defined(SO_NWRITE)
+#if defined(SO_NWRITE) // macOS, whose TIOCOUTQ is for terminals
     socklen_t len = sizeof n;
     if (getsockopt(fd, SOL_SOCKET, SO_NWRITE, &n, &len) != 0) n = 0;
+#elif defined(TIOCOUTQ)
+    if (ioctl(fd, TIOCOUTQ, &n) != 0) n = 0;
 #endif
     return n;
 }
