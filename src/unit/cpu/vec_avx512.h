@@ -37,6 +37,18 @@ static inline float vf_fold(vf v) {                                             
     b = _mm_add_ps(b, _mm_movehl_ps(b, b));
     return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
+#define VEC_SIXTEEN // sixteen vectors folded side by side: two halves of two of them in every step
+#define VF_FOLD_EACH(op)                                                                                           \
+    vf t[8], u[4], p[2];                                                                                           \
+    for (int i = 0; i < 8; i++)                                                                                    \
+        t[i] = op(_mm512_shuffle_f32x4(v[i], v[i + 8], 0x44), _mm512_shuffle_f32x4(v[i], v[i + 8], 0xee));         \
+    for (int i = 0; i < 4; i++)                                                                                    \
+        u[i] = op(_mm512_shuffle_f32x4(t[i], t[i + 4], 0x88), _mm512_shuffle_f32x4(t[i], t[i + 4], 0xdd));         \
+    for (int i = 0; i < 2; i++) p[i] = op(_mm512_unpacklo_ps(u[i], u[i + 2]), _mm512_unpackhi_ps(u[i], u[i + 2])); \
+    const vf all = op(_mm512_shuffle_ps(p[0], p[1], 0x44), _mm512_shuffle_ps(p[0], p[1], 0xee));                   \
+    return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15), all)
+static inline vf vf_fold_each(const vf v[16]) { VF_FOLD_EACH(_mm512_add_ps); }    // lane i: vf_fold(v[i])
+static inline vf vf_largest_each(const vf v[16]) { VF_FOLD_EACH(_mm512_max_ps); } // lane i: vf_largest(v[i])
 static inline float vf_largest(vf v) { return _mm512_reduce_max_ps(v); }
 static inline vf vf_scale2(vf y, vf n) { return _mm512_scalef_ps(y, n); } // y * 2^n, n whole, rounded once
 static inline vf vf_load_f16(const uint8_t *p) {
