@@ -63,7 +63,7 @@ static void stream_expect(struct tern_service *s, int i, int64_t ctx, const stru
     draft_cost(c, &round->in, &model);
     int n = s->n_running;
     float step = width_cost_verify(c, n, ctx), row = (width_cost_verify(c, 2 * n, ctx) - step) / (float)n;
-    float worth = (step + c->host_plain) / (float)n;
+    float worth = width_cost_plain(c, n, ctx) / (float)n;
     bool by_ngrams = source_worth(&ngrams, worth, row) >= source_worth(&model, worth, row);
     round->source = by_ngrams ? DRAFT_NGRAMS : DRAFT_MODEL;
     d->seqs[i] = by_ngrams ? ngrams : model;
@@ -148,7 +148,7 @@ static void trees_learn(struct tern_service *s, int n_drafted, double ns) {
     draft_auto_step(a, n + n_drafted, true, ctx, ns);
     if (!a->has_costs || d->n_told > 0) return;
     const struct width_costs *c = &a->width.costs;
-    double plain = (double)(width_cost_verify(c, n, ctx) + c->host_plain);
+    double plain = (double)width_cost_plain(c, n, ctx);
     double cost = (double)(width_cost_verify(c, n + n_drafted, ctx) + c->host);
     for (int i = 0; i < n; i++) {
         const struct share_seq *q = &d->seqs[i];

@@ -69,7 +69,7 @@ double share_rows(const struct width_costs *c, int64_t ctx, struct share_seq *se
     struct sharing g = {.c = c, .ctx = ctx, .seqs = seqs, .n_seqs = MIN(n_seqs, SEQS_MAX), .rows = rows};
     double values[SEQS_MAX];
     g.rows_max = MIN(rows_max, TREE_NODES_MAX);
-    g.plain = (double)(width_cost_verify(c, rows, ctx) + c->host_plain);
+    g.plain = (double)width_cost_plain(c, rows, ctx);
     struct shared best = {.rate = rows / g.plain};
     for (int i = 0; i < g.n_seqs; i++) {
         g.in[i] = seqs[i].draft <= 0;

@@ -342,10 +342,13 @@ struct width_costs {
     float draft_node;           // of one more drafted node
     float host, host_plain;     // of a round, with drafts and without
     float catch_up;             // of one position that the drafter has not seen, after plain rounds
+    float doubt;                // factor within the costs of more than one row, for times that do not repeat; 0: none
 };
 enum tern_status width_costs_check(const struct width_costs *c, struct tern_err *err);
 float width_cost_verify(const struct width_costs *c, int rows, int64_t ctx); // beyond the points: the last slope
 float width_cost_round(const struct width_costs *c, int budget, int64_t ctx);
+// A step of so many sequences that draft nothing: nothing is doubted about it.
+float width_cost_plain(const struct width_costs *c, int n_seqs, int64_t ctx);
 // Mean acceptance that n_nodes more nodes need to pay: rate × what they cost, over n_nodes. rate: tokens per cost now.
 float width_break_even(double rate, double cost_now, double cost_wider, int n_nodes);
 // Dinkelbach: the index that maximises tokens[i] / cost[i]. Costs are positive; ties to the lowest index.

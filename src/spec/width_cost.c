@@ -75,6 +75,11 @@ float width_cost_round(const struct width_costs *c, int budget, int64_t ctx) {
            c->host;
 }
 
+float width_cost_plain(const struct width_costs *c, int n_seqs, int64_t ctx) {
+    float step = width_cost_verify(c, n_seqs, ctx);
+    return (n_seqs > 1 && c->doubt > 0 ? step / c->doubt : step) + c->host_plain;
+}
+
 float width_break_even(double rate, double cost_now, double cost_wider, int n_nodes) {
     return (float)(rate * (cost_wider - cost_now) / n_nodes);
 }

