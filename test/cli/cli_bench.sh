@@ -88,7 +88,9 @@ run bench --peers "$dir" --grid small -r 2 -t 1 --json
 want_code 'peers' 0
 want_in 'peers' out '"missing":\[\]'
 want_in 'peers' out '"phase":"decode","tokens":32,"threads":1,"depth":0,"ours":[0-9.]*,"peer":0.5,"peer_name":"one","peer_command":"sh one.sh 1 32"'
-want_in 'peers' out '"read_gbs":{"min":'
+want_in 'peers' out '^{"ceilings":\[{"threads":1,"blocks":4,"read_gbs":{"min":'
+want_in 'peers' out '"ratios":\[{"model":"pico","format":"Q4_0","phase":"decode"'
+want_in 'peers' out '"ratio":[0-9.e-]*,"lo":[0-9.e-]*,"hi":[0-9.e-]*,"pairs":2'
 want_in 'peers' err '0 blocks left'
 [ "$(wc -l <"$dir/results/cells.csv")" -eq 13 ] && pass || fail 'peers: 2 cells, 2 blocks, 3 engines and a head'
 # ABBA: the first of a block is the last of the next.
