@@ -263,7 +263,8 @@ int peers_block_run(struct peers_bench *b, int cell, const bool peers[MANIFEST_P
                                    .engine = engine,
                                    .place = k,
                                    .read_gbs = ceilings.read_gbs,
-                                   .int8_gops = bench_ceilings_int8(&ceilings)};
+                                   .int8_gops = bench_ceilings_peak(&ceilings, "int8"),
+                                   .bf16_gops = bench_ceilings_peak(&ceilings, "bf16")};
             if (engine_run(b, cell, engine, block, &row, &err) != TERN_OK) {
                 int code = failure_tell(b, cell, engine, &err);
                 if (code != EXIT_DONE) return code;

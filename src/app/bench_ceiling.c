@@ -84,10 +84,10 @@ bool bench_ceilings_get(struct bench_ceilings *out, int n_threads) {
     return true;
 }
 
-double bench_ceilings_int8(const struct bench_ceilings *c) {
+double bench_ceilings_peak(const struct bench_ceilings *c, const char *kind) {
     double best = 0;
     for (int i = 0; i < c->n_peaks; i++)
-        if (str_starts(str_from(c->peaks[i].name), STR("int8"))) best = MAX(best, c->peaks[i].gops);
+        if (str_starts(str_from(c->peaks[i].name), str_from(kind))) best = MAX(best, c->peaks[i].gops);
     return best;
 }
 

@@ -19,8 +19,8 @@ struct bench_ceilings {
 };
 bool bench_ceilings_get(struct bench_ceilings *out, int n_threads); // false: no memory or threads for it
 void bench_ceilings_release(void);                                  // the memory that was read
-// The largest int8 peak, 0 when there is none.
-double bench_ceilings_int8(const struct bench_ceilings *c);
+// The largest peak of a kind, "int8" or "bf16"; 0 when there is none.
+double bench_ceilings_peak(const struct bench_ceilings *c, const char *kind);
 // "read 29.1 GB/s, int8_avx512vnni 945 G/s, …" appended.
 bool bench_ceilings_put(const struct bench_ceilings *c, struct buf *out);
 void bench_ceilings_json(const struct bench_ceilings *c, struct json_writer *w); // one object

@@ -149,7 +149,7 @@ static enum tern_status runs_open(struct curve *u, struct tern_err *err) {
 }
 
 static enum tern_status floors_set(struct curve *u, struct tern_err *err) {
-    double int8 = bench_ceilings_int8(&u->ceilings);
+    double int8 = bench_ceilings_peak(&u->ceilings, "int8");
     if (u->o->kind != CURVE_ROWS || u->ceilings.read_gbs <= 0 || int8 <= 0 || u->lab.numerics != PROG_CLASS_INT8)
         return TERN_OK;
     for (int i = 0; i < u->n_points; i++) {

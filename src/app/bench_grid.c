@@ -3,7 +3,8 @@
 #include "base/base.h"
 #include "bench_grid.h"
 
-#define CSV_FIELDS 19
+#define CSV_FIELDS 20
+#define CSV_FIELDS_OLD 19 // without bf16_gops, the last
 #define PAIRS_CLEAN_MIN 3
 enum { F_TIME, F_BLOCK, F_PLACE, F_MODEL, F_FORMAT, F_PHASE, F_TOKENS, F_DEPTH, F_THREADS, F_ENGINE, F_NUMBERS };
 
@@ -45,11 +46,11 @@ bool grid_row_put(struct buf *out, const struct grid *g, const struct manifest *
     const struct grid_cell *c = &g->cells[r->cell];
     char time[32];
     clock_format(time, sizeof time, "%Y-%m-%dT%H:%M:%S", clock_wall_s());
-    return buf_putf(out, "%s,%lld,%d,%s,%s,%s,%d,%d,%d,%s,%.3f,%.3f,%d,%.2f,%.0f,%.2f,%.1f,%.0f,%.0f\n", time,
+    return buf_putf(out, "%s,%lld,%d,%s,%s,%s,%d,%d,%d,%s,%.3f,%.3f,%d,%.2f,%.0f,%.2f,%.1f,%.0f,%.0f,%.1f\n", time,
                     (long long)r->block, r->place, m->models[c->model].name, m->models[c->model].format,
                     c->test.phase == PHASE_PREFILL ? "prefill" : "decode", c->test.tokens, c->test.depth,
                     c->test.threads, r->engine == ENGINE_OURS ? "tern" : m->peers[r->engine].name, r->tps, r->foreign,
-                    r->dirty, r->wall_s, r->rss_mib, r->read_gbs, r->int8_gops, r->bytes, r->ops);
+                    r->dirty, r->wall_s, r->rss_mib, r->read_gbs, r->int8_gops, r->bytes, r->ops, r->bf16_gops);
 }
 
 bool grid_runs_add(struct grid_runs *r, const struct grid_row *row) {
@@ -112,7 +113,8 @@ static bool line_parse(struct str f[CSV_FIELDS], const struct grid *g, const str
                              .read_gbs = numbers[5],
                              .int8_gops = numbers[6],
                              .bytes = numbers[7],
-                             .ops = numbers[8]};
+                             .ops = numbers[8],
+                             .bf16_gops = numbers[9]};
     *known = row->cell >= 0 && engine >= ENGINE_OURS;
     return true;
 }
@@ -139,6 +141,7 @@ static enum tern_status lines_parse(struct grid_runs *out, struct str text, size
         int n = fields_split((struct str){text.data + at, end - at}, f);
         struct grid_row row;
         bool known = false;
+        if (n == CSV_FIELDS_OLD) f[n++] = STR("0");
         if (n != CSV_FIELDS || !line_parse(f, g, m, &row, &known))
             return err_set_at(err, TERN_BAD_FORMAT, (int64_t)at,
                               "line %d is no row of runs: %d fields, %d expected, numbers where the head says so", line,
@@ -157,11 +160,12 @@ enum tern_status grid_csv_parse(struct grid_runs *out, struct str text, const st
                                 struct tern_err *err) {
     *out = (struct grid_runs){0};
     if (text.len == 0) return TERN_OK;
-    struct str head = STR(GRID_CSV_HEAD);
-    if (!str_starts(text, head))
+    struct str head = STR(GRID_CSV_HEAD), old = STR(GRID_CSV_HEAD_OLD "\n");
+    bool is_old = str_starts(text, old);
+    if (!is_old && !str_starts(text, head))
         return err_set_at(err, TERN_BAD_FORMAT, 0, "its first line is not that of a file of runs; expected: %.*s",
                           (int)(head.len - 1), head.data);
-    enum tern_status status = lines_parse(out, text, head.len, g, m, err);
+    enum tern_status status = lines_parse(out, text, is_old ? old.len : head.len, g, m, err);
     if (status == TERN_OK) return TERN_OK;
     mem_free(out->rows);
     *out = (struct grid_runs){0};

@@ -39,13 +39,14 @@ struct grid_row {
     double foreign; // processor time that others took meanwhile, per wall time
     bool dirty;     // more than DIRTY_SHARE, and again when repeated
     double wall_s, rss_mib;
-    double read_gbs, int8_gops; // the block's ceilings on the cell's threads
-    double bytes, ops;          // ours: weight bytes of one step; operations of one prompt token. Peers: 0
+    double read_gbs, int8_gops, bf16_gops; // the block's ceilings on the cell's threads; bf16 0: none, or an older file
+    double bytes, ops;                     // ours: weight bytes of one step; operations of one prompt token. Peers: 0
 };
 #define DIRTY_SHARE 0.05
-#define GRID_CSV_HEAD                                                                                            \
+#define GRID_CSV_HEAD_OLD                                                                                        \
     "time,block,place,model,format,phase,tokens,depth,threads,engine,tokens_per_s,foreign,dirty,wall_s,rss_mib," \
-    "read_gbs,int8_gops,bytes,ops\n"
+    "read_gbs,int8_gops,bytes,ops" // of files without bf16_gops, which are read too
+#define GRID_CSV_HEAD GRID_CSV_HEAD_OLD ",bf16_gops\n"
 bool grid_row_put(struct buf *out, const struct grid *g, const struct manifest *m, const struct grid_row *row);
 
 struct grid_runs {

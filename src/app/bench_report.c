@@ -79,13 +79,14 @@ static void ceilings_json(const struct peers_bench *b, struct json_writer *w) {
     json_write_array(w);
     for (int i = 0; i < b->grid.n_cells; i++) {
         int threads = b->grid.cells[i].test.threads, n = 0;
-        double read[STATS_MAX], int8[STATS_MAX];
+        double read[STATS_MAX], int8[STATS_MAX], bf16[STATS_MAX];
         if (threads == last) continue;
         last = threads;
         for (int k = 0; k < b->runs.n && n < STATS_MAX; k++) {
             const struct grid_row *r = &b->runs.rows[k];
             if (r->engine != ENGINE_OURS || b->grid.cells[r->cell].test.threads != threads) continue;
             read[n] = r->read_gbs;
+            bf16[n] = r->bf16_gops;
             int8[n++] = r->int8_gops;
         }
         struct bench_ceilings now;
@@ -95,6 +96,7 @@ static void ceilings_json(const struct peers_bench *b, struct json_writer *w) {
         if (n > 0) {
             spread_json(w, "read_gbs", read, n);
             spread_json(w, "int8_gops", int8, n);
+            if (stats_quantile(bf16, n, 1) > 0) spread_json(w, "bf16_gops", bf16, n);
         }
         if (bench_ceilings_get(&now, threads)) {
             json_write_key(w, "now");

@@ -48,6 +48,7 @@ static struct grid_row row_of(int64_t block, int engine, double tps, bool dirty)
                              .rss_mib = 100,
                              .read_gbs = 20.25,
                              .int8_gops = 900.5,
+                             .bf16_gops = engine < 0 ? 450.5 : 0,
                              .bytes = engine < 0 ? 90139568 : 0,
                              .ops = 1};
 }
@@ -75,7 +76,7 @@ static void test_there_and_back(void **state) {
         assert_true(x->block == y->block && x->cell == y->cell && x->engine == y->engine && x->place == y->place);
         assert_true(x->tps == y->tps && x->foreign == y->foreign && x->dirty == y->dirty && x->wall_s == y->wall_s);
         assert_true(x->rss_mib == y->rss_mib && x->read_gbs == y->read_gbs && x->int8_gops == y->int8_gops);
-        assert_true(x->bytes == y->bytes && x->ops == y->ops);
+        assert_true(x->bytes == y->bytes && x->ops == y->ops && x->bf16_gops == y->bf16_gops);
     }
     assert_int_equal(grid_pairs_count(&r, 3, 0, false), 3);
     assert_int_equal(grid_pairs_count(&r, 3, 0, true), 2);
@@ -110,6 +111,10 @@ static void test_refuse(void **state) {
     struct grid_runs r;
     struct tern_err err;
     assert_int_equal(grid_csv_parse(&r, STR(""), &g, &m, &err), TERN_OK);
+    static const char old[] = GRID_CSV_HEAD_OLD "\n2026,4,0,lfm2-350m,Q4_0,decode,64,0,2,tern,7,0,0,1,1,1,1,1,1\n";
+    assert_int_equal(grid_csv_parse(&r, str_from(old), &g, &m, &err), TERN_OK); // without bf16_gops
+    assert_true(r.n == 1 && r.rows[0].tps == 7 && r.rows[0].bf16_gops == 0 && r.block_next == 5);
+    mem_free(r.rows);
     assert_int_equal(grid_csv_parse(&r, STR("a,b\n"), &g, &m, &err), TERN_BAD_FORMAT);
     assert_non_null(strstr(err.message, "first line"));
     refused("2026,0,0,lfm2-350m,Q4_0,decode,64,0,2,tern,1,0,0,1,1,1,1,1,1", "line 2 is cut off");
