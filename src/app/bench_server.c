@@ -31,19 +31,20 @@ enum sample {
     GAP_MAX_MS,
     ALONE_TPS,
     ARRIVAL_GAP_MS,
-    ARRIVAL_TOKEN_MS,
     ARRIVAL_TPS,
     SHARED_FIRST_MS,
     SHARED_SECOND_MS,
     SESSION_REUSED,
     SESSION_P50_MS,
     SESSION_P95_MS,
+    TOKEN_WAIT_MS,
     N_SAMPLES
 };
-static const char *const sample_names[N_SAMPLES] = {
-    "total_tps",        "ttft_ms",        "gap_p50_ms",          "gap_p95_ms",         "gap_max_ms",
-    "alone_prompt_tps", "arrival_gap_ms", "arrival_token_ms",    "arrival_tps",        "shared_first_ms",
-    "shared_second_ms", "session_reused", "session_ttft_p50_ms", "session_ttft_p95_ms"};
+static const char *const sample_names[N_SAMPLES] = {"total_tps",           "ttft_ms",        "gap_p50_ms",
+                                                    "gap_p95_ms",          "gap_max_ms",     "alone_prompt_tps",
+                                                    "arrival_gap_ms",      "arrival_tps",    "shared_first_ms",
+                                                    "shared_second_ms",    "session_reused", "session_ttft_p50_ms",
+                                                    "session_ttft_p95_ms", "token_wait_ms"};
 
 struct bench {
     const struct server_bench_opts *o;
@@ -188,7 +189,7 @@ static enum tern_status arrival_measure(struct bench *b, const struct server_pee
         while (told(&b->streams[i]) == before[i] && clock_ns() - to < 1000000000u) clock_sleep_ns(WAIT_NS);
     v[ARRIVAL_TPS] = b->o->n_arrival * 1e3 / ms;
     v[ARRIVAL_GAP_MS] = gaps_take(b, n, from, to);
-    enum tern_status status = p->is_ours ? token_wait_ask(p, &v[ARRIVAL_TOKEN_MS], err) : TERN_OK;
+    enum tern_status status = p->is_ours ? token_wait_ask(p, &v[TOKEN_WAIT_MS], err) : TERN_OK;
     streams_release(b);
     return status;
 }
