@@ -4,10 +4,12 @@
 #define _GNU_SOURCE 1
 #include "../common/prompt_file.h"
 #include "../unit/engine/engine_fixture.h"
+#include "unit/npu/pack_choice.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define DRAFTER TEST_MODELS "/pico-dspark.gguf"
 #define TOKENS 16
@@ -78,13 +80,49 @@ static void test_units(void **state) {
     for (int i = 0; i < n_units; i++) unit_check(units[i].unit, units[i].exact);
 }
 
+// The window that a set's measurements chose is the engine's, unless one is asked for; its buckets bound the context.
+static void test_window(void **state) {
+    (void)state;
+    char dir[256], command[300];
+    struct npu_choice choice;
+    struct tern_model_info info;
+    struct tern_err err;
+    struct model *m;
+    bool was_there;
+    struct tern_engine_options eo = fixture_options(SCRIPT_MODEL);
+    snprintf(dir, sizeof dir, "/tmp/tern-window-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    setenv("TERN_NPU_CTX", "64", 1);
+    fixture_must(model_open(&m, SCRIPT_MODEL, &err), &err);
+    struct unit_npu_compile_options co = {.backend = "coreai-linux", .dir = dir, .n_threads = 1};
+    fixture_must(unit_npu_compile(m, &co, &was_there, &err), &err);
+    setenv("TERN_NPU_SET", dir, 1);
+    fixture_must(npu_choice_load(&choice, m, "coreai-linux", dir, &err), &err);
+    model_close(m);
+    for (int asked = 0; asked <= 16; asked += 16) {
+        eo.unit = "npu";
+        eo.window = asked;
+        eo.n_ctx = 0;
+        eo.pack_cache = true;
+        struct tern_engine *e = fixture_engine(&eo);
+        tern_engine_info(e, &info);
+        assert_int_equal(info.window, asked ? asked : choice.window);
+        assert_int_equal(info.n_ctx, 64);
+        tern_engine_close(e);
+    }
+    unsetenv("TERN_NPU_SET");
+    setenv("TERN_NPU_CTX", "512", 1);
+    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    assert_int_equal(system(command), 0);
+}
+
 int main(int argc, char **argv) {
     bool all = argc > 1 && strcmp(argv[1], "all") == 0;
     if (env_get("TERN_TEST_SHORT")) n_prompts = 1;
     if (all) n_units = ARRAY_LEN(units), n_prompts = PROMPTS_MAX;
     setenv("TERN_NPU_CTX", "512", 1);
     prompt_file_read(&file, TEST_DATA "/pico/prompts.jsonl", 3, 20, PROMPTS_MAX);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_units)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_units), cmocka_unit_test(test_window)};
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     prompt_file_release(&file);
     return rc;

@@ -44,7 +44,10 @@ enum tern_status npu_call_begin(struct npu_call *c, struct tern_err *err) {
     return TERN_OK;
 }
 
-static bool row_has(const struct npu_call *c, int row) { return npu_call_has(c, c->s->rows[row].seq); }
+// A linear layer's rows are of no sequence.
+static bool row_has(const struct npu_call *c, int row) {
+    return c->p->prog->spec.kind == PROG_LINEAR || npu_call_has(c, c->s->rows[row].seq);
+}
 
 static void half_round(const struct npu_call *c, float *x, int n) {
     if (c->u->rules->half) c->u->kernels->round(NPU_FIX_HALF, n, x, x);

@@ -37,6 +37,7 @@ struct unit {
     char placed[768];             // detail, and where the runtime put the program that ran first lately; "": none yet
     const struct npu_backend_driver *remote_driver; // of a variant that is a back end (pack_unit.c), or NULL
     struct npu_backend *remote;
+    char remote_label[64];     // npu_backend_label
     struct npu_opener *opener; // over a back end
     float *scratch;            // of all programs: one runs at a time
     uint64_t scratch_bytes;
@@ -145,7 +146,9 @@ void npu_commit(const struct unit_program *p, const struct step *s);
 bool npu_remote_is(const char *variant); // does it begin with a back end's name?
 enum tern_status npu_remote_open(struct unit *u, const char *variant, int n_threads, struct tern_err *err);
 void npu_remote_close(struct unit *u);
-const char *npu_backend_label(const struct unit *u); // "ort", or the rule set; what its sets are made for
+// What its sets are made for: "ort", "openvino:NPU" (a device of its own measures otherwise), or the rule set.
+const char *npu_backend_label(const struct unit *u);
+void npu_label_make(char out[64], const struct npu_backend_driver *d, const char *provider);
 // An asset that the runtime opened must be of this model.
 enum tern_status npu_remote_check(const struct unit *u, const struct model *m, struct tern_err *err);
 uint64_t npu_remote_bytes(const struct npu_list *l); // of its inputs and outputs, for the back end

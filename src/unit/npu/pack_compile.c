@@ -48,7 +48,7 @@ struct set {
     int buckets[NPU_BUCKETS_MAX], n_buckets;
     struct npu_choice choice;
     double window_ms[4];
-    char dir[PATH_LEN_MAX];
+    char dir[PATH_LEN_MAX], label[64]; // what the set is for: npu_backend_label
     struct tern_err *err;
 };
 
@@ -105,7 +105,7 @@ static enum tern_status lists_make(struct set *c) {
     return TERN_OK;
 }
 
-static const char *label(const struct set *c) { return c->driver ? c->driver->name : c->rules->name; }
+static const char *label(const struct set *c) { return c->driver ? c->label : c->rules->name; }
 
 static enum tern_status key_make(struct set *c) {
     static const struct npu_backend_info none = {.version = "", .provider = ""};
@@ -535,6 +535,7 @@ enum tern_status unit_npu_compile(const struct model *m, const struct unit_npu_c
     if (!c.rules) TRY(npu_backend_find(&c.driver, o->backend, err));
     if (c.driver && c.driver->needs_asset && c.driver != &npu_coreai_backend)
         return err_set(err, TERN_UNSUPPORTED, "%s runs assets of back end coreai: compile for that", c.driver->name);
+    if (c.driver) npu_label_make(c.label, c.driver, o->provider);
     enum tern_status status = set_run(&c, was_there);
     lists_free(&c);
     npu_store_free(c.store);

@@ -62,6 +62,7 @@ enum tern_status npu_remote_open(struct unit *u, const char *variant, int n_thre
         if (os_stat_get(&st, asset)) o.cache = asset;
     }
     TRY(u->remote_driver->open(&u->remote, &o, err));
+    npu_label_make(u->remote_label, u->remote_driver, o.provider);
     enum tern_status status = npu_opener_create(&u->opener, u, err);
     if (status != TERN_OK) {
         npu_remote_close(u);
@@ -73,10 +74,13 @@ enum tern_status npu_remote_open(struct unit *u, const char *variant, int n_thre
 }
 
 // Sets of assets are made by back end coreai, whoever runs them.
-const char *npu_backend_label(const struct unit *u) {
-    if (!u->remote) return u->rules->name;
-    return u->remote_driver->needs_asset ? npu_coreai_backend.name : u->remote_driver->name;
+void npu_label_make(char out[64], const struct npu_backend_driver *d, const char *provider) {
+    bool plain = d->needs_asset || !provider || strcmp(provider, "cpu") == 0 || strcmp(provider, "CPU") == 0;
+    (void)snprintf(out, 64, "%s%s%s", d->needs_asset ? npu_coreai_backend.name : d->name, plain ? "" : ":",
+                   plain ? "" : provider);
 }
+
+const char *npu_backend_label(const struct unit *u) { return u->remote ? u->remote_label : u->rules->name; }
 
 enum tern_status npu_remote_check(const struct unit *u, const struct model *m, struct tern_err *err) {
     const char *filled = u->remote ? npu_backend_base_of(u->remote)->info.model : "";
