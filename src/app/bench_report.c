@@ -238,6 +238,20 @@ static void report_text(const struct peers_bench *b) {
     }
 }
 
+static void missing_text(const struct peers_bench *b) {
+    for (int i = 0; i < b->grid.n_cells; i++)
+        for (int p = 0; p < b->manifest.n_peers; p++) {
+            struct buf cell;
+            int n = grid_pairs_count(&b->runs, i, p, false);
+            if (!b->manifest.peers[p].files[b->grid.cells[i].model] || n >= b->o->repeats) continue;
+            buf_init(&cell, 512);
+            peers_cell_put(b, i, &cell);
+            out_putf("missing: %s, %s: %d of %d\n", cell.data ? cell.data : "", peers_engine_name(b, p), n,
+                     b->o->repeats);
+            buf_release(&cell);
+        }
+}
+
 int peers_report(struct peers_bench *b) {
     struct buf out;
     struct json_writer w;
@@ -262,6 +276,9 @@ int peers_report(struct peers_bench *b) {
     else
         report_text(b);
     buf_release(&out);
-    if (n_missing > 0 && !b->o->json) out_putf("%d cells have less than %d repeats\n", n_missing, b->o->repeats);
+    if (n_missing > 0 && !b->o->json) {
+        missing_text(b);
+        out_putf("%d cells have less than %d repeats\n", n_missing, b->o->repeats);
+    }
     return n_missing;
 }

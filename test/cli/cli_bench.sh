@@ -118,6 +118,9 @@ for script in 'exit 3' 'sleep 30'; do
     want_in "peer: $script" out '"peer_name":"one","peer_command"'
     want_in "peer: $script" err 'cells are missing'
 done
+run bench --peers "$dir" --grid small -r 1 -t 1 --only 'decode 32'
+want_code 'missing in words' 1
+want_in 'missing in words' out 'missing: pico Q4_0 decode 32 behind 0, 1 threads, two: 0 of 1'
 want_in 'time limit' err 'pico Q4_0 decode 32 behind 0, 1 threads, two (.*two.txt): it was killed after its time limit'
 # Drafts. Every mode gives the same tokens, or the run says so; a replay takes acceptance from a record.
 run bench --spec --draft-model models/pico-dspark.gguf --modes plain,chain,tree8 -n 12 --skip-loops --json
