@@ -85,6 +85,18 @@ static void columns_find(struct npu_eval *e) {
     for (int i = 0; i < l->n_ops; i++) e->by_column[l->ops[i].out] = op_by_column(e, &l->ops[i]);
 }
 
+// Inputs that concatenations alone read: those widen them on the way.
+static void halves_find(struct npu_eval *e) {
+    const struct npu_list *l = e->list;
+    for (int i = 0; i < l->n_inputs; i++) {
+        enum npu_role role = l->tensors[l->inputs[i]].role;
+        e->is_half[l->inputs[i]] = role == NPU_IN_K || role == NPU_IN_V;
+    }
+    for (int i = 0; i < l->n_ops; i++)
+        for (int j = 0; j < l->ops[i].n_in && l->ops[i].kind != NPU_OP_CONCAT; j++) e->is_half[l->ops[i].in[j]] = false;
+    for (int i = 0; i < l->n_outputs; i++) e->is_half[e->place[l->outputs[i]].root] = false;
+}
+
 // What costs less than a barrier is done by one member, and members meet only where shared work begins or ends.
 static void solos_find(struct npu_eval *e) {
     const struct npu_list *l = e->list;
@@ -132,6 +144,23 @@ static void spans_expire(struct plan *p, int op) {
 
 static int64_t round_up(int64_t n) { return (n + ALIGN_FLOATS - 1) / ALIGN_FLOATS * ALIGN_FLOATS; }
 
+// An operand that a result may lie over: made by an operation, read for the last time, element by element.
+static int operand_over(const struct npu_eval *e, const struct npu_op *op, const int *last, int i) {
+    const struct npu_list *l = e->list;
+    const struct npu_tensor *y = &l->tensors[op->out];
+    bool each = (op->kind >= NPU_OP_ADD && op->kind <= NPU_OP_MAX) ||
+                (op->kind >= NPU_OP_SILU && op->kind <= NPU_OP_RSQRT) || op->kind == NPU_OP_SOFTMAX;
+    for (int j = 0; each && j < op->n_in; j++) {
+        int x = op->in[j];
+        const struct npu_tensor *t = &l->tensors[x];
+        bool same = t->rank == y->rank && memcmp(t->shape, y->shape, sizeof t->shape) == 0;
+        if (!same || e->place[x].root != x || t->op == NPU_NONE || last[x] != i) continue;
+        int other = op->n_in > 1 ? op->in[1 - j] : x; // which must not be a part of it
+        if (other == x || e->place[other].root != x) return x;
+    }
+    return NPU_NONE;
+}
+
 static enum tern_status memory_plan(struct npu_eval *e, struct tern_err *err) {
     const struct npu_list *l = e->list;
     int *last = mem_calloc((size_t)l->n_tensors, sizeof(int));
@@ -148,12 +177,22 @@ static enum tern_status memory_plan(struct npu_eval *e, struct tern_err *err) {
     for (int i = 0; i < l->n_inputs; i++) last[l->inputs[i]] = INT32_MAX;
     for (int i = 0; i < l->n_outputs; i++) last[e->place[l->outputs[i]].root] = INT32_MAX;
     for (int i = 0; i < l->n_states; i++) last[e->place[l->states[i].now].root] = INT32_MAX;
-    for (int i = 0; i < l->n_inputs; i++)
-        span_put(&p, round_up(npu_tensor_len(&l->tensors[l->inputs[i]])), INT32_MAX, &e->place[l->inputs[i]].at);
+    for (int i = 0; i < l->n_inputs; i++) {
+        int64_t len = npu_tensor_len(&l->tensors[l->inputs[i]]);
+        if (e->is_half[l->inputs[i]]) len = (len + 1) / 2;
+        span_put(&p, round_up(len), INT32_MAX, &e->place[l->inputs[i]].at);
+    }
     for (int i = 0; i < l->n_ops; i++) {
         int out = l->ops[i].out;
         spans_expire(&p, i);
         if (e->is_view[i]) continue;
+        int over = operand_over(e, &l->ops[i], last, i);
+        if (over != NPU_NONE) {
+            int64_t at = e->place[out].at = e->place[over].at;
+            for (int j = 0; j < p.n; j++)
+                if (p.spans[j].begin == at) p.spans[j].last = last[out];
+            continue;
+        }
         span_put(&p, round_up(npu_tensor_len(&l->tensors[out])), last[out], &e->place[out].at);
     }
     e->scratch_len = (uint64_t)p.high;
@@ -169,6 +208,10 @@ static enum tern_status constants_load(struct npu_eval *e, struct tern_err *err)
         const struct npu_weight *w = l->tensors[i].weight;
         bool matrix = w && (w->kind == NPU_WEIGHT_I8 || (w->rank == 4 && w->shape[0] > 1 && w->shape[1] > 1));
         if (!w || matrix) continue;
+        if (w->wide) {
+            e->outside[i] = (float *)(uintptr_t)w->wide; // only read
+            continue;
+        }
         size_t n = (size_t)npu_tensor_len(&l->tensors[i]);
         e->outside[i] = arena_alloc(&e->arena, n * sizeof(float));
         if (!e->outside[i]) return err_set(err, TERN_NO_MEMORY, "npu evaluator %s: no memory", l->name);
@@ -201,15 +244,18 @@ enum tern_status npu_eval_create(struct npu_eval **out, const struct npu_list *l
     e->outside = arena_calloc(&e->arena, (size_t)l->n_tensors, sizeof(*e->outside));
     e->is_view = arena_calloc(&e->arena, (size_t)l->n_ops, sizeof(*e->is_view));
     e->is_solo = arena_calloc(&e->arena, (size_t)l->n_ops, sizeof(*e->is_solo));
+    e->is_half = arena_calloc(&e->arena, (size_t)l->n_tensors, sizeof(*e->is_half));
+    e->half_outside = arena_calloc(&e->arena, (size_t)l->n_tensors, sizeof(*e->half_outside));
     e->by_column = arena_calloc(&e->arena, (size_t)l->n_tensors, sizeof(*e->by_column));
     enum tern_status status = TERN_OK;
-    if (!e->place || !e->outside || !e->is_view || !e->is_solo || !e->by_column) {
+    if (!e->place || !e->outside || !e->is_view || !e->is_solo || !e->is_half || !e->half_outside || !e->by_column) {
         status = err_set(err, TERN_NO_MEMORY, "npu evaluator %s: no memory", l->name);
         goto fail;
     }
     views_find(e);
     columns_find(e);
     solos_find(e);
+    if (o->halves && e->rules->half) halves_find(e);
     TRY_GOTO(constants_load(e, err), fail);
     TRY_GOTO(states_make(e, o->shared, err), fail);
     TRY_GOTO(memory_plan(e, err), fail);
@@ -239,14 +285,21 @@ void npu_eval_free(struct npu_eval *e) {
 }
 
 uint64_t npu_eval_scratch_bytes(const struct npu_eval *e) { return e->scratch_len * sizeof(float); }
-uint64_t npu_eval_bytes(const struct npu_eval *e) { return e->arena.bytes_total + e->list->arena.bytes_total; }
+uint64_t npu_eval_bytes(const struct npu_eval *e) { return e->arena.bytes_total + npu_list_bytes(e->list); }
 void npu_eval_bind(struct npu_eval *e, void *scratch) { e->scratch = scratch; }
 void npu_eval_state_bind(struct npu_eval *e, int state, float *values) {
     e->outside[e->list->states[state].old] = values;
 }
 float *npu_eval_state(struct npu_eval *e, int state) { return e->outside[e->list->states[state].old]; }
 void npu_eval_columns(struct npu_eval *e, int n) { e->columns = n > 0 ? int_round_up(n, 16) : 0; } // whole vectors
-float *npu_eval_at(struct npu_eval *e, int tensor) { return eval_data(e, tensor); }
+float *npu_eval_at(struct npu_eval *e, int tensor) {
+    if (e->is_half[tensor]) TERN_BUG("npu evaluator: %s is fp16", e->list->tensors[tensor].name);
+    return eval_data(e, tensor);
+}
+uint16_t *npu_eval_half_at(const struct npu_eval *e, int tensor) {
+    return e->is_half[tensor] ? eval_half(e, tensor) : NULL;
+}
+void npu_eval_half_bind(struct npu_eval *e, int tensor, uint16_t *at) { e->half_outside[tensor] = at; }
 
 // ----------------------------------------------------------------------------------------------------------------- run
 
@@ -291,8 +344,16 @@ static void run_member(void *arg, const struct team_member *self) {
 
 static void inputs_clean(struct npu_eval *e) {
     for (int i = 0; i < e->list->n_inputs; i++) {
-        float *x = eval_data(e, e->list->inputs[i]);
         int64_t n = npu_tensor_len(&e->list->tensors[e->list->inputs[i]]);
+        if (e->is_half[e->list->inputs[i]]) {
+            uint16_t *half = eval_half(e, e->list->inputs[i]);
+            for (int64_t j = 0; j < n; j++) {
+                if ((half[j] & 0x7fff) > 0x7c00) half[j] = 0x7c00;
+                if (half[j] == 0x8000) half[j] = 0;
+            }
+            continue;
+        }
+        float *x = eval_data(e, e->list->inputs[i]);
         for (int64_t j = 0; j < n; j++) x[j] = x[j] != x[j] ? INFINITY : x[j] + 0.0f;
     }
 }

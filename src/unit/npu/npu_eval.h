@@ -24,6 +24,7 @@ struct npu_eval_options {
     struct team *team;                 // NULL: this thread alone
     enum npu_act act;
     bool shared; // scratch and states are given by npu_eval_bind and npu_eval_state_bind
+    bool halves; // keys and values of committed positions are fp16 (npu_eval_half_at): half the memory of the scratch
 };
 // l outlives the evaluator.
 enum tern_status npu_eval_create(struct npu_eval **out, const struct npu_list *l, const struct npu_eval_options *o,
@@ -36,6 +37,9 @@ void npu_eval_state_bind(struct npu_eval *e, int state, float *values); // kept 
 float *npu_eval_state(struct npu_eval *e, int state);
 // Where an input is written before a run, or an output read after it.
 float *npu_eval_at(struct npu_eval *e, int tensor);
+// The same of an input that is kept as fp16; NULL: it is not, npu_eval_at has it.
+uint16_t *npu_eval_half_at(const struct npu_eval *e, int tensor);
+void npu_eval_half_bind(struct npu_eval *e, int tensor, uint16_t *at); // it lies there instead of in the scratch
 // Columns of the window (and of the head) from n on are read by nobody in the next runs: products make them zero and
 // functions leave them finite instead of computing them. 0: all are wanted.
 void npu_eval_columns(struct npu_eval *e, int n);

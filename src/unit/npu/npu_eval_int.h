@@ -18,6 +18,8 @@ struct npu_eval {
     float **outside;         // [n_tensors] constants as floats (fp16 ones), states; else NULL
     bool *is_view;           // [n_ops] nothing to do: the result lies where its source does
     bool *is_solo;           // [n_ops] too little to share: the first member does it alone
+    bool *is_half;           // [n_tensors] an input that is fp16, read by concatenations alone
+    uint16_t **half_outside; // [n_tensors] where that lies when not in the scratch, or NULL
     bool *by_column;         // [n_tensors] the last axis is the window's columns, or the head's
     int columns;             // of those that are computed; 0: all
     float *scratch;
@@ -32,6 +34,9 @@ struct npu_eval {
 static inline float *eval_data(const struct npu_eval *e, int id) {
     const struct npu_place *p = &e->place[id];
     return (e->outside[p->root] ? e->outside[p->root] : e->scratch + e->place[p->root].at) + p->offset;
+}
+static inline uint16_t *eval_half(const struct npu_eval *e, int id) {
+    return e->half_outside[id] ? e->half_outside[id] : (uint16_t *)(void *)eval_data(e, id);
 }
 // Columns of a tensor that are computed: the rest is zero, or finite, and read by nobody.
 static inline int eval_columns(const struct npu_eval *e, int id) {

@@ -452,6 +452,14 @@ static void op_slice(struct npu_eval *e, const struct npu_op *op, const struct t
     }
 }
 
+// Values [first, first + n) of an operand.
+static void values_copy(const struct npu_eval *e, int id, int64_t first, int64_t n, float *to) {
+    if (e->is_half[id])
+        e->k->widen(eval_half(e, id) + first, (int)n, to);
+    else
+        memcpy(to, eval_data(e, id) + first, (size_t)n * sizeof(float));
+}
+
 static void op_concat(struct npu_eval *e, const struct npu_op *op, const struct team_member *self) {
     const struct npu_tensor *y = &e->list->tensors[op->out];
     float *py = eval_data(e, op->out);
@@ -459,14 +467,13 @@ static void op_concat(struct npu_eval *e, const struct npu_op *op, const struct 
     int64_t outer = product(y, 0, op->axis);
     for (int i = 0; i < op->n_in; i++) {
         int64_t len = e->list->tensors[op->in[i]].shape[op->axis] * inner;
-        const float *px = eval_data(e, op->in[i]);
         int begin, end;
         if (outer == 1) { // few long pieces: share each
             team_share(self, (int)len, 1024, &begin, &end);
-            if (begin < end) memcpy(py + at + begin, px + begin, (size_t)(end - begin) * sizeof(float));
+            if (begin < end) values_copy(e, op->in[i], begin, end - begin, py + at + begin);
         } else {
             team_share(self, (int)outer, 1, &begin, &end);
-            for (int64_t o = begin; o < end; o++) memcpy(py + o * row + at, px + o * len, (size_t)len * sizeof(float));
+            for (int64_t o = begin; o < end; o++) values_copy(e, op->in[i], o * len, len, py + o * row + at);
         }
         at += len;
     }

@@ -23,9 +23,12 @@ static void opener_run(void *arg) {
             cond_wait(o->changed, o->mutex);
             continue;
         }
+        bool needed = v->needed; // the step waits, so the memory that programs share stays as it is
         mutex_unlock(o->mutex);
-        enum tern_status status = npu_remote_make(o->u, v, &v->why);
+        enum tern_status status = v->remote ? TERN_OK : npu_remote_make(o->u, v, &v->why);
+        if (status == TERN_OK && needed) status = npu_remote_bind(o->u, v, &v->why);
         mutex_lock(o->mutex);
+        v->needed = false;
         v->state = status == TERN_OK ? NPU_OPENED : NPU_FAILED;
         o->job = NULL;
         cond_broadcast(o->changed);
@@ -70,7 +73,10 @@ void npu_opener_free(struct npu_opener *o) {
 enum tern_status npu_opener_need(struct npu_opener *o, struct npu_variant *v, struct tern_err *err) {
     mutex_lock(o->mutex);
     while (v->state == NPU_CLOSED && o->job) cond_wait(o->changed, o->mutex);
-    if (v->state == NPU_CLOSED) {
+    while (v->state == NPU_ASKED) cond_wait(o->changed, o->mutex);
+    if (v->state == NPU_CLOSED || (v->state == NPU_OPENED && v->bound != o->u->io)) {
+        while (o->job) cond_wait(o->changed, o->mutex);
+        v->needed = true;
         v->state = NPU_ASKED;
         o->job = v;
         cond_broadcast(o->changed);

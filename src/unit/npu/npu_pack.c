@@ -170,6 +170,9 @@ static enum tern_status pack_make(void *arg, struct pack_sink *sink, struct tern
     if (k.status != TERN_OK && err) *err = k.err;
     if (k.matrix) mem_unmap(k.matrix, k.cap);
     npu_store_free(k.store);
+    // A file's pages come back when a step reads them; a made model (it has no vocabulary) would be gone.
+    for (int i = 0; p->model->vocab.n_tokens > 0 && i < p->model->n_tensors; i++)
+        model_tensor_drop(p->model, &p->model->tensors[i]);
     return k.status != TERN_OK ? k.status : status;
 }
 

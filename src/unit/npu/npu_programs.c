@@ -140,14 +140,14 @@ static enum tern_status variant_make(struct unit *u, struct npu_variant **out, s
     memcpy(v->key, key, sizeof key);
     enum tern_status status = npu_program_list(&v->list, p, s, w ? &w->scales : NULL, bucket, n_chunks, err);
     struct npu_eval_options eo = {
-        .rules = u->rules, .kernels = u->kernels, .team = u->team, .act = u->act, .shared = true};
+        .rules = u->rules, .kernels = u->kernels, .team = u->team, .act = u->act, .shared = true, .halves = true};
     if (status == TERN_OK) status = npu_eval_create(&v->eval, v->list, &eo, err);
     if (status == TERN_OK && w && env_get("TERN_NPU_OBSERVE")) status = npu_eval_observe(v->eval, true, err);
     if (status != TERN_OK) {
         variant_free(u, w, v);
         return status;
     }
-    v->bytes = npu_eval_bytes(v->eval) + (u->remote_driver ? npu_remote_bytes(v->list) : 0);
+    v->bytes = npu_eval_bytes(v->eval);
     v->next = w ? w->variants : NULL;
     if (w) w->variants = v;
     *out = v;
@@ -160,7 +160,7 @@ static void variants_free(struct unit *u, struct unit_program *c) {
 }
 
 static enum tern_status variants_make(struct unit *u, struct unit_program *c, struct npu_store *s, uint64_t *scratch,
-                                      struct tern_err *err) {
+                                      uint64_t *io, struct tern_err *err) {
     int buckets[NPU_BUCKETS_MAX] = {NPU_BLOCK}, n = 1;
     if (c->prog->has_attn && c->prog->spec.kind != PROG_ENCODER)
         n = npu_buckets(c->prog->model, c->weights ? &c->weights->choice : NULL, buckets);
@@ -170,19 +170,21 @@ static enum tern_status variants_make(struct unit *u, struct unit_program *c, st
         c->n_variants++;
         c->bytes += c->variants[i]->bytes;
         *scratch = MAX(*scratch, npu_eval_scratch_bytes(c->variants[i]->eval));
+        *io = MAX(*io, npu_remote_bytes(c->variants[i]->list));
     }
     return TERN_OK;
 }
 
-static enum tern_status scratch_grow(struct unit *u, uint64_t bytes, struct tern_err *err) {
+// Memory that all programs of the unit use in turn.
+static enum tern_status shared_grow(void **at, uint64_t *now, uint64_t bytes, struct tern_err *err) {
     char text[24];
-    if (bytes <= u->scratch_bytes) return TERN_OK;
-    float *bigger = bytes < PTRDIFF_MAX ? mem_map((size_t)bytes) : NULL;
+    if (bytes <= *now) return TERN_OK;
+    void *bigger = bytes < PTRDIFF_MAX ? mem_map((size_t)bytes) : NULL;
     if (!bigger)
         return err_set(err, TERN_NO_MEMORY, "npu unit: no memory for %s of scratch", bytes_format(bytes, text));
-    if (u->scratch) mem_unmap(u->scratch, (size_t)u->scratch_bytes);
-    u->scratch = bigger;
-    u->scratch_bytes = bytes;
+    if (*at) mem_unmap(*at, (size_t)*now);
+    *at = bigger;
+    *now = bytes;
     return TERN_OK;
 }
 
@@ -206,10 +208,14 @@ enum tern_status npu_program_compile(struct unit *u, struct unit_program **out, 
     c->prog = p;
     c->weights = w;
     u->host.n_alive++;
-    uint64_t scratch = 0;
-    enum tern_status status = variants_make(u, c, w->store, &scratch, err);
+    uint64_t scratch = 0, io = 0;
+    void *floats = u->scratch, *halves = u->io;
+    enum tern_status status = variants_make(u, c, w->store, &scratch, &io, err);
     if (status == TERN_OK) status = state_index_make(c, err);
-    if (status == TERN_OK) status = scratch_grow(u, scratch, err);
+    if (status == TERN_OK) status = shared_grow(&floats, &u->scratch_bytes, scratch, err);
+    u->scratch = floats;
+    if (status == TERN_OK && u->remote) status = shared_grow(&halves, &u->io_bytes, io, err);
+    u->io = halves;
     if (status != TERN_OK)
         npu_program_free(u, c);
     else
@@ -232,10 +238,10 @@ bool npu_program_estimate(const struct unit *u, const struct prog *p, uint64_t *
     struct unit copy = *u; // evaluators only borrow its rules, kernels and team
     copy.remote = NULL;
     copy.opener = NULL;
-    uint64_t scratch = 0;
+    uint64_t scratch = 0, io = 0;
     *bytes = 0;
     if (npu_store_create(&s, p->model, NPU_FORMAT_NONE, NULL) != TERN_OK) return true;
-    if (variants_make(&copy, &c, s, &scratch, NULL) == TERN_OK) *bytes = c.bytes;
+    if (variants_make(&copy, &c, s, &scratch, &io, NULL) == TERN_OK) *bytes = c.bytes;
     variants_free(&copy, &c);
     npu_store_free(s);
     return true;

@@ -38,17 +38,36 @@ static const uint8_t *half_at(const struct npu_call *c, int32_t block, int layer
            (is_key ? state_k_offset(l, block, index, head) : state_v_offset(l, block, index, head));
 }
 
-// One block of one head into columns x[channel * T + 0 … 31].
-static void block_fill(const struct npu_call *c, const uint8_t *half, bool is_key, float factor, float *x, int T) {
+// Where a cache's columns are filled: floats, or fp16 (npu_eval_half_at).
+struct columns {
+    float *x; // or NULL
+    uint16_t *half;
+};
+
+static void columns_zero(const struct columns *to, size_t first, size_t n) {
+    if (to->half)
+        memset(to->half + first, 0, n * sizeof(uint16_t));
+    else
+        memset(to->x + first, 0, n * sizeof(float));
+}
+
+// One block of one head into columns [channel * T + first … + 31].
+static void block_fill(const struct npu_call *c, const uint8_t *half, bool is_key, float factor,
+                       const struct columns *out, size_t first, int T) {
     const struct state_layout *l = &c->s->pool->layout;
     int d = l->head_dim;
     bool plain = l->kv_type == OP_KV_F16 && is_key;
     for (int j = 0; j < d; j++) {
-        float *to = x + (size_t)j * (size_t)T;
+        size_t at = first + (size_t)j * (size_t)T;
+        float values[OP_BLOCK], *to = out->half ? values : out->x + at;
         int ch = model_channel(c->p->prog->hyper, is_key, j);
         if (plain) { // a row of 32 positions, as the list has it
             uint16_t row[OP_BLOCK];
             memcpy(row, half + (size_t)ch * sizeof(row), sizeof(row));
+            if (out->half && factor == 1) {
+                memcpy(out->half + at, row, sizeof row);
+                continue;
+            }
             c->u->kernels->widen(row, OP_BLOCK, to);
         } else {
             for (int p = 0; p < OP_BLOCK; p++) {
@@ -61,18 +80,23 @@ static void block_fill(const struct npu_call *c, const uint8_t *half, bool is_ke
             enum npu_fix fix = c->u->rules->half ? NPU_FIX_HALF : NPU_FIX_NONE;
             c->u->kernels->round(fix, OP_BLOCK, to, to);
         }
+        if (out->half) c->u->kernels->narrow(OP_BLOCK, to, out->half + at);
     }
+}
+
+static struct columns columns_of(const struct npu_call *c, int tensor) {
+    uint16_t *half = npu_eval_half_at(c->v->eval, tensor);
+    return (struct columns){half ? NULL : npu_eval_at(c->v->eval, tensor), half};
 }
 
 // What a block holds behind the committed length is not defined, and masked columns still count as 0 * value: columns
 // beyond the length become zeros.
-static void tail_clear(const struct npu_call *c, int tensor) {
+static void tail_clear(const struct npu_call *c, int tensor, const struct columns *out) {
     const struct npu_tensor *t = &c->v->list->tensors[tensor];
-    float *x = npu_eval_at(c->v->eval, tensor);
     for (int i = 0; i < c->s->n_seqs; i++) {
         int len = c->s->seqs[i].len, pad = int_round_up(len, OP_BLOCK) - len;
         for (int j = 0; c->column[i] >= 0 && pad > 0 && j < t->shape[1]; j++)
-            memset(x + (size_t)j * (size_t)t->shape[3] + c->column[i] + len, 0, (size_t)pad * sizeof(float));
+            columns_zero(out, (size_t)j * (size_t)t->shape[3] + (size_t)(c->column[i] + len), (size_t)pad);
     }
 }
 
@@ -80,7 +104,7 @@ void npu_cache_fill(const struct npu_call *c, int tensor) {
     const struct npu_tensor *t = &c->v->list->tensors[tensor];
     const struct model_hyper *h = c->p->prog->hyper;
     bool is_key = t->role == NPU_IN_K;
-    float *x = npu_eval_at(c->v->eval, tensor);
+    struct columns out = columns_of(c, tensor);
     const struct npu_scales *s = &c->p->weights->scales;
     float factor = ldexpf(1, exponent(c, is_key ? s->key : s->value, t->layer));
     int T = t->shape[3], used = 0;
@@ -89,13 +113,13 @@ void npu_cache_fill(const struct npu_call *c, int tensor) {
         if (c->column[i] < 0) continue;
         for (int b = 0; b < int_div_up(q->len, OP_BLOCK); b++)
             for (int g = 0; g < h->n_head_kv; g++)
-                block_fill(c, half_at(c, q->blocks[b], t->layer, g, is_key), is_key, factor,
-                           x + (size_t)g * (size_t)h->head_dim * (size_t)T + c->column[i] + b * OP_BLOCK, T);
+                block_fill(c, half_at(c, q->blocks[b], t->layer, g, is_key), is_key, factor, &out,
+                           (size_t)(g * h->head_dim) * (size_t)T + (size_t)(c->column[i] + b * OP_BLOCK), T);
         used = MAX(used, c->column[i] + int_round_up(q->len, OP_BLOCK));
     }
     for (int j = 0; j < t->shape[1]; j++) // masked, but 0 * what lay there must be 0
-        memset(x + (size_t)j * (size_t)T + used, 0, (size_t)(T - used) * sizeof(float));
-    tail_clear(c, tensor);
+        columns_zero(&out, (size_t)j * (size_t)T + (size_t)used, (size_t)(T - used));
+    tail_clear(c, tensor, &out);
 }
 
 void npu_cache_store(const struct npu_call *c, int tensor) {

@@ -68,6 +68,14 @@ uint64_t npu_store_bytes(const struct npu_store *s) { return s->bytes; }
 int npu_store_count(const struct npu_store *s) { return s->n; }
 const struct npu_weight *npu_store_get(const struct npu_store *s, int i) { return s->list[i]; }
 
+// Floats of a constant that is no matrix, one copy for all evaluators.
+static bool wide_make(struct npu_store *s, struct npu_weight *w, size_t n) {
+    float *wide = arena_alloc(&s->arena, n * sizeof *wide);
+    for (size_t i = 0; wide && i < n; i++) wide[i] = f16_to_f32(w->half[i]);
+    w->wide = wide;
+    return wide != NULL;
+}
+
 static const struct npu_weight *find(const struct npu_store *s, const char *name) {
     for (int i = 0; i < s->n; i++)
         if (!strcmp(s->list[i]->name, name)) return s->list[i];
@@ -274,11 +282,11 @@ enum tern_status npu_store_vector(struct npu_store *s, const char *name, const s
     }
     mem_free(bytes);
     mem_free(row);
-    if (!fits) {
+    w->half = half;
+    if (!fits || !wide_make(s, w, (size_t)n)) {
         s->n--; // the entry without values
         return no_memory(name, err);
     }
-    w->half = half;
     *out = w;
     return TERN_OK;
 }

@@ -41,6 +41,8 @@ struct unit {
     struct npu_opener *opener; // over a back end
     float *scratch;            // of all programs: one runs at a time
     uint64_t scratch_bytes;
+    uint8_t *io; // inputs and outputs for the back end, of all programs; grows when programs are compiled
+    uint64_t io_bytes;
     uint64_t serial;
     struct unit_counters counters;
 };
@@ -81,7 +83,9 @@ struct npu_variant {
     // Over a back end, by npu_opener.c: compiled when a step needs it, or shortly before.
     enum { NPU_CLOSED, NPU_ASKED, NPU_OPENED, NPU_FAILED } state;
     struct npu_remote *remote;
-    bool told; // in the unit's `placed`
+    uint8_t *bound; // to this memory; NULL: not yet. Another than the unit's: it grew
+    bool needed;    // by a step that waits, which lets it be bound
+    bool told;      // in the unit's `placed`
     struct tern_err why;
 };
 struct unit_program {
@@ -152,7 +156,9 @@ void npu_label_make(char out[64], const struct npu_backend_driver *d, const char
 // An asset that the runtime opened must be of this model.
 enum tern_status npu_remote_check(const struct unit *u, const struct model *m, struct tern_err *err);
 uint64_t npu_remote_bytes(const struct npu_list *l); // of its inputs and outputs, for the back end
+// Compiles. npu_remote_bind, when nothing else runs: to the unit's memory as it is.
 enum tern_status npu_remote_make(struct unit *u, struct npu_variant *v, struct tern_err *err);
+enum tern_status npu_remote_bind(struct unit *u, struct npu_variant *v, struct tern_err *err);
 void npu_remote_free(struct unit *u, struct npu_variant *v);
 enum tern_status npu_remote_run(struct unit *u, struct npu_variant *v, struct tern_err *err);
 

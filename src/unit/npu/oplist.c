@@ -1,4 +1,4 @@
-// Building operation lists. Ids are indices; tensors and ops lie in growing arrays that belong to the list's arena. A
+// Building operation lists. Ids are indices; tensors and ops lie in growing arrays, cut to their length at the end. A
 // failed allocation sets `failed` and building goes on over tensor 0, so that lowering needs one check at its end.
 #include "base/base.h"
 #include <stdio.h>
@@ -36,19 +36,28 @@ enum tern_status npu_list_begin(struct npu_list **out, const char *name, struct 
 void npu_list_free(struct npu_list *l) {
     if (!l) return;
     arena_release(&l->arena);
+    mem_free(l->tensors);
+    mem_free(l->ops);
+    mem_free(l->inputs);
+    mem_free(l->outputs);
     mem_free(l);
+}
+
+uint64_t npu_list_bytes(const struct npu_list *l) {
+    return l->arena.bytes_total + (uint64_t)l->tensors_cap * sizeof *l->tensors +
+           (uint64_t)l->ops_cap * sizeof *l->ops + 2 * (uint64_t)l->io_cap * sizeof *l->inputs;
 }
 
 // An array of n elements with room for one more; NULL and `failed` without memory.
 static void *room(struct npu_list *l, void *at, int n, int *cap, size_t size) {
     if (n < *cap) return at;
     int more = MAX(2 * *cap, TENSORS_FIRST);
-    void *bigger = arena_calloc(&l->arena, (size_t)more, size);
+    void *bigger = mem_realloc(at, (size_t)more * size);
     if (!bigger) {
         l->failed = true;
         return NULL;
     }
-    if (n > 0) memcpy(bigger, at, (size_t)n * size);
+    memset((char *)bigger + (size_t)n * size, 0, (size_t)(more - n) * size);
     *cap = more;
     return bigger;
 }
@@ -68,13 +77,13 @@ static int tensor_add(struct npu_list *l, const char *name, enum npu_role role, 
 }
 
 static void io_add(struct npu_list *l, int id, bool is_input) {
-    int cap = l->io_cap;
-    int *in = room(l, l->inputs, MAX(l->n_inputs, l->n_outputs), &cap, sizeof(int));
+    int n = MAX(l->n_inputs, l->n_outputs), cap = l->io_cap;
+    int *in = room(l, l->inputs, n, &cap, sizeof(int));
+    if (in) l->inputs = in;
     cap = l->io_cap;
-    int *out = room(l, l->outputs, MAX(l->n_inputs, l->n_outputs), &cap, sizeof(int));
+    int *out = room(l, l->outputs, n, &cap, sizeof(int));
+    if (out) l->outputs = out;
     if (!in || !out) return;
-    l->inputs = in;
-    l->outputs = out;
     l->io_cap = cap;
     if (is_input)
         l->inputs[l->n_inputs++] = id;
@@ -340,6 +349,16 @@ static enum tern_status unused_drop(struct npu_list *l, struct tern_err *err) {
 enum tern_status npu_list_end(struct npu_list *l, struct tern_err *err) {
     if (!l->failed) TRY(unused_drop(l, err));
     if (l->failed) return err_set(err, TERN_NO_MEMORY, "npu list %s: no memory for its operations", l->name);
+    void *tensors = mem_realloc(l->tensors, (size_t)MAX(l->n_tensors, 1) * sizeof *l->tensors);
+    if (tensors) {
+        l->tensors = tensors;
+        l->tensors_cap = l->n_tensors;
+    }
+    void *ops = mem_realloc(l->ops, (size_t)MAX(l->n_ops, 1) * sizeof *l->ops);
+    if (ops) {
+        l->ops = ops;
+        l->ops_cap = l->n_ops;
+    }
     return npu_list_verify(l, err);
 }
 

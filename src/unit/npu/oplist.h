@@ -66,6 +66,7 @@ struct npu_weight {
     const int8_t *q;       // I8: [O][I], values in [-127, 127]; value = f16(q * scale of its row)
     const uint16_t *scale; // I8: [O] fp16
     const uint16_t *half;  // F16: all values, C order
+    const float *wide;     // the same as floats, of those that are no matrices; NULL: not made
 };
 
 enum npu_role {
@@ -154,6 +155,7 @@ enum tern_status npu_list_begin(struct npu_list **out, const char *name, struct 
 enum tern_status npu_list_end(struct npu_list *l,
                               struct tern_err *err); // drops what no output or state needs, verifies
 void npu_list_free(struct npu_list *l);              // NULL is fine
+uint64_t npu_list_bytes(const struct npu_list *l);
 
 int npu_input(struct npu_list *l, enum npu_role role, int layer, int index, const char *name, int rank,
               const int32_t *shape);

@@ -1,5 +1,5 @@
 // The npu unit over a back end: "npu:ort", "npu:openvino:NPU", "npu:ort:QNN". Programs, inputs and results are those of
-// the evaluator's unit; what runs a list is the runtime. Inputs are made in the evaluator's float memory and rounded to
+// the evaluator's unit; what runs a list is the runtime. Inputs are made in the evaluator's float memory (keys and values in fp16) and rounded to
 // fp16 on the way in, results go back to where the evaluator would have put them, so there is one driver for all.
 #include "unit/npu/coreai_int.h"
 #include "unit/npu/npu_unit.h"
@@ -98,19 +98,14 @@ void npu_remote_close(struct unit *u) {
     u->remote = NULL;
 }
 
-static void **buffers_make(struct npu_remote *r, const struct npu_list *l, const int *ids, int n) {
-    void **out = arena_calloc(&r->arena, (size_t)MAX(n, 1), sizeof *out);
-    for (int i = 0; out && i < n; i++) {
-        out[i] = arena_calloc(&r->arena, (size_t)npu_tensor_len(&l->tensors[ids[i]]), 2);
-        if (!out[i]) return NULL;
-    }
-    return out;
+static uint64_t io_bytes(const struct npu_tensor *t) {
+    return ((uint64_t)npu_tensor_len(t) * 2 + MEM_ALIGN - 1) / MEM_ALIGN * MEM_ALIGN;
 }
 
 uint64_t npu_remote_bytes(const struct npu_list *l) {
     uint64_t n = 0;
-    for (int i = 0; i < l->n_inputs; i++) n += (uint64_t)npu_tensor_len(&l->tensors[l->inputs[i]]) * 2;
-    for (int i = 0; i < l->n_outputs; i++) n += (uint64_t)npu_tensor_len(&l->tensors[l->outputs[i]]) * 2;
+    for (int i = 0; i < l->n_inputs; i++) n += io_bytes(&l->tensors[l->inputs[i]]);
+    for (int i = 0; i < l->n_outputs; i++) n += io_bytes(&l->tensors[l->outputs[i]]);
     return n;
 }
 
@@ -119,14 +114,36 @@ enum tern_status npu_remote_make(struct unit *u, struct npu_variant *v, struct t
     if (!r) return err_set(err, TERN_NO_MEMORY, "npu unit: no memory for %s", v->list->name);
     v->remote = r;
     arena_init(&r->arena, 0);
-    r->inputs = buffers_make(r, v->list, v->list->inputs, v->list->n_inputs);
-    r->outputs = buffers_make(r, v->list, v->list->outputs, v->list->n_outputs);
+    r->inputs = arena_calloc(&r->arena, (size_t)v->list->n_inputs + 1, sizeof *r->inputs);
+    r->outputs = arena_calloc(&r->arena, (size_t)v->list->n_outputs + 1, sizeof *r->outputs);
     if (!r->inputs || !r->outputs)
         return err_set(err, TERN_NO_MEMORY, "npu unit: no memory for the buffers of %s", v->list->name);
-    struct npu_buffers io = {.inputs = r->inputs, .outputs = r->outputs};
     enum tern_status status = u->remote_driver->compile(u->remote, &r->compiled, v->list, err);
-    if (status == TERN_OK) status = u->remote_driver->bind(r->compiled, &r->binding, &io, err);
     if (status != TERN_OK) err_prefix(err, "bucket %d", v->bucket);
+    return status;
+}
+
+enum tern_status npu_remote_bind(struct unit *u, struct npu_variant *v, struct tern_err *err) {
+    struct npu_remote *r = v->remote;
+    const struct npu_list *l = v->list;
+    uint8_t *at = u->io;
+    if (r->binding) u->remote_driver->unbind(r->binding);
+    r->binding = NULL;
+    for (int i = 0; i < l->n_inputs; i++) {
+        r->inputs[i] = at;
+        at += io_bytes(&l->tensors[l->inputs[i]]);
+        if (npu_eval_half_at(v->eval, l->inputs[i])) npu_eval_half_bind(v->eval, l->inputs[i], r->inputs[i]);
+    }
+    for (int i = 0; i < l->n_outputs; i++) {
+        r->outputs[i] = at;
+        at += io_bytes(&l->tensors[l->outputs[i]]);
+    }
+    struct npu_buffers io = {.inputs = r->inputs, .outputs = r->outputs};
+    enum tern_status status = u->remote_driver->bind(r->compiled, &r->binding, &io, err);
+    if (status == TERN_OK)
+        v->bound = u->io;
+    else
+        err_prefix(err, "bucket %d", v->bucket);
     return status;
 }
 
@@ -152,6 +169,7 @@ static void halves_member(void *arg, const struct team_member *self) {
     int n = h->in ? l->n_inputs : l->n_outputs;
     for (int i = self->index; i < n; i += self->n) {
         int id = h->in ? l->inputs[i] : l->outputs[i];
+        if (h->in && npu_eval_half_at(h->v->eval, id)) continue; // filled where the runtime reads it
         float *x = npu_eval_at(h->v->eval, id);
         uint16_t *half = h->in ? h->v->remote->inputs[i] : h->v->remote->outputs[i];
         int len = (int)npu_tensor_len(&l->tensors[id]); // of axes within their limits

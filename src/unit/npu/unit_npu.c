@@ -108,6 +108,7 @@ static void npu_close(struct unit *u) {
     if (u->host.n_alive != 0) TERN_BUG("npu unit closed with %d buffers, weights or programs alive", u->host.n_alive);
     if (u->scratch) mem_unmap(u->scratch, (size_t)u->scratch_bytes);
     npu_remote_close(u);
+    if (u->io) mem_unmap(u->io, (size_t)u->io_bytes);
     team_free(u->team);
     mem_free(u);
 }
