@@ -1,6 +1,7 @@
 // The npu unit over a back end: "npu:ort", "npu:openvino:NPU", "npu:ort:QNN". Programs, inputs and results are those of
-// the evaluator's unit; what runs a list is the runtime. Inputs are made in the evaluator's float memory (keys and values in fp16) and rounded to
-// fp16 on the way in, results go back to where the evaluator would have put them, so there is one driver for all.
+// the evaluator's unit; what runs a list is the runtime. Inputs are made in the evaluator's float memory and rounded to
+// fp16 on the way in (keys and values are fp16 at once), results go back to where the evaluator would have put them, so
+// there is one driver for all.
 #include "unit/npu/coreai_int.h"
 #include "unit/npu/npu_unit.h"
 #include "unit/npu/pack_choice.h"
