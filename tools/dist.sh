@@ -10,8 +10,9 @@
 # Reproducible: the same source, compilers and packages give the same bytes, wherever and whenever it is built (times are
 # those of the commit, or of $SOURCE_DATE_EPOCH). libmicrohttpd and hiredis are linked in; of the former, what it calls
 # for TLS is replaced by functions that end the program, since tern never asks it for TLS and gnutls cannot be linked
-# statically. The program of .deb and wheel needs the C library alone; it loads libcurl (tern pull) and runtimes of NPUs
-# when they are there. The static one loads nothing and says so. hwloc is in none of them.
+# statically. No build id: it is made of the debug information too, which names folders. The program of .deb and wheel
+# needs the C library alone; it loads libcurl (tern pull) and runtimes of NPUs when they are there. The static one loads
+# nothing and says so. hwloc is in none of them.
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -72,7 +73,7 @@ build() { # ARCH
     # Words of $cross on purpose.
     # shellcheck disable=SC2086
     [ -f "$folder/build.ninja" ] || meson setup "$folder" $cross --prefix /usr --libdir "lib/$1-linux-gnu" -Ddist="$libs" -Dhwloc=disabled \
-        -Dtests=disabled -Dc_args="$include" >"$out/setup-$1.log" 2>&1 ||
+        -Dtests=disabled -Dc_args="$include" -Dc_link_args=-Wl,--build-id=none >"$out/setup-$1.log" 2>&1 ||
         { cat "$out/setup-$1.log"; fail "meson setup for $1"; }
     ninja -C "$folder" >"$out/build-$1.log" 2>&1 || { tail -n 30 "$out/build-$1.log"; fail "build for $1"; }
     tree=$out/tree-$1
