@@ -25,8 +25,8 @@ class EngineOptions(c.Structure):
 
 class RequestOptions(c.Structure):
     _fields_ = [("prompt", Str), ("prompt_special", c.c_bool), ("prompt_ids", c.c_void_p), ("n_prompt_ids", c.c_size_t),
-                ("messages_json", Str), ("tools_json", Str), ("reuse_prefix", c.c_bool), ("append", c.c_bool),
-                ("n_max", c.c_int), ("rest", c.c_byte * 4096)]
+                ("messages_json", Str), ("tools_json", Str), ("template_json", Str), ("reuse_prefix", c.c_bool),
+                ("append", c.c_bool), ("n_max", c.c_int), ("rest", c.c_byte * 4096)]
 
 
 class Event(c.Structure):

@@ -27,8 +27,8 @@ static int setup(void **state) {
 static void file_write(const char *from, const char *type, const char *to) {
     const struct quantize_mix *mix = quantize_mix_find(type);
     struct tern_err err = {0};
-    struct model *m;
-    struct model_export *x;
+    struct model *m = NULL;
+    struct model_export *x = NULL;
     struct quantize_result r;
     if (model_open(&m, from, &err) != TERN_OK || model_export_create(&x, m, NULL, &err) != TERN_OK)
         fail_msg("%s: %s", from, err.message);
