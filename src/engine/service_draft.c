@@ -132,8 +132,8 @@ static enum tern_status trees_propose(struct tern_service *s, const int budgets[
     return TERN_OK;
 }
 
-// ns: of the verify step, walks and commit.
-static void trees_learn(struct tern_service *s, int n_drafted, double ns) {
+// ns: of the verify step, walks and commit. ns_drafts: of what was drafted for it.
+static void trees_learn(struct tern_service *s, int n_drafted, double ns, double ns_drafts) {
     struct service_draft *d = &s->draft;
     struct draft_auto *a = &s->engine->draft.chooser;
     int n = s->n_running, n_tokens = 0;
@@ -154,7 +154,9 @@ static void trees_learn(struct tern_service *s, int n_drafted, double ns) {
         const struct share_seq *q = &d->seqs[i];
         if (q->n > 0) cost += (double)(q->draft + q->draft_node * (float)q->n);
     }
-    credit_move(a, (double)n_tokens / n - cost / plain);
+    // The more of what it took and of the curves' word, as for one sequence: a wrong curve must not hide a loss.
+    double paid = MAX(cost, MIN(ns + ns_drafts, (double)WIDTH_COST_OUTLIER * cost));
+    credit_move(a, (double)n_tokens / n - paid / plain);
 }
 
 static void step_count(struct tern_service *s, int n_drafted, uint64_t ns) {
@@ -171,7 +173,7 @@ static void step_count(struct tern_service *s, int n_drafted, uint64_t ns) {
 }
 
 // From the streams' trees to what they say; the jobs' errors are their own.
-static void trees_run(struct tern_service *s, int n_drafted, enum tern_status status[]) {
+static void trees_run(struct tern_service *s, int n_drafted, double ns_drafts, enum tern_status status[]) {
     struct service_draft *d = &s->draft;
     struct tern_err err = {0};
     size_t len[TERN_STREAMS_MAX];
@@ -189,7 +191,7 @@ static void trees_run(struct tern_service *s, int n_drafted, enum tern_status st
         status[i] = ran;
         s->running[i]->err = err;
     }
-    if (ran == TERN_OK) trees_learn(s, n_drafted, (double)(clock_ns() - start));
+    if (ran == TERN_OK) trees_learn(s, n_drafted, (double)(clock_ns() - start), ns_drafts);
 }
 
 static bool may_draft(const struct tern_service *s) {
@@ -215,7 +217,8 @@ static bool together_run(struct tern_service *s) {
     mem_freeze(true);
     enum tern_status drafted = budgets_share(s, budgets) > 0 ? trees_propose(s, budgets, &n_drafted, &err) : TERN_OK;
     mem_freeze(false);
-    if (drafted == TERN_OK && n_drafted > 0) trees_run(s, n_drafted, status);
+    double ns_drafts = (double)(clock_ns() - start);
+    if (drafted == TERN_OK && n_drafted > 0) trees_run(s, n_drafted, ns_drafts, status);
     mutex_unlock(s->engine->mutex);
     if (drafted == TERN_OK && n_drafted == 0) {
         for (int i = 0; i < n; i++) d->requests[i]->draft.n_plain += d->requests[i]->draft.mode != TERN_DRAFT_OFF;
