@@ -15,7 +15,7 @@ static const struct {
     {"TERN_CPU",
      "bound on the instruction set: scalar, avx2, avx512, avx512vnni, avx512bf16, amx, neon, neondot, i8mm"},
     {"TERN_LOG", "what is told of the work: error, warn (default), info, debug"},
-    {"TERN_PROFILE", "1: times of the steps' operations, at the end"},
+    {"TERN_PROFILE", "1: times of the cpu unit's operations, at the end (with TERN_LOG=info)"},
     {"TERN_CACHE_BYTES", "bytes of packed weights kept on disk at most"},
     {"XDG_CACHE_HOME", "folder of caches: packed weights and profiles are in its folder tern (default ~/.cache)"},
     {"TERN_NPU_CTX", "positions that programs of the npu unit have room for (doc/npu.md)"},

@@ -11,13 +11,6 @@ float *cpu_port(const struct cpu_run *r, enum prog_port port) {
     return p->buf ? (float *)(void *)(p->buf->host + p->offset) : NULL;
 }
 
-void cpu_profile(struct cpu_run *r, const struct team_member *self, enum prog_op_kind kind) {
-    if (!r->u->profile || self->index != 0) return;
-    uint64_t now = clock_ns();
-    r->u->counters.op_ns[kind] += now - r->op_begin_ns;
-    r->op_begin_ns = now;
-}
-
 // ---------------------------------------------------------------------------------------------------------- rows
 
 #define EMBED_PIECE 256 // values of a row that is put together

@@ -177,6 +177,7 @@ enum tern_status cpu_submit(struct unit *u, struct unit_program *p, const struct
 float *cpu_port(const struct cpu_run *r, enum prog_port port);
 // Books the time since the last call on an op kind (member 0, when profiling).
 void cpu_profile(struct cpu_run *r, const struct team_member *self, enum prog_op_kind kind);
+void cpu_profile_tell(const struct unit *u);
 
 // Parts of products (cpu_exec_linear.c). One row of n values as row `at` of a, in the forms; ACT_FLOAT is a copy.
 void cpu_act_row(const struct cpu_kernels *k, uint32_t forms, const float *x, int n, const struct cpu_act *a,

@@ -49,6 +49,7 @@ fail:
 static void cpu_close(struct unit *u) {
     if (!u) return;
     if (u->host.n_alive != 0) TERN_BUG("cpu unit closed with %d buffers, weights or programs alive", u->host.n_alive);
+    cpu_profile_tell(u);
     team_free(u->team);
     mem_free(u);
 }
