@@ -63,7 +63,11 @@ cmp -s "$work/first" "$work/out" && pass || fail 'the same seed gives another te
 head -c 1500 test/data/pico/heldout.txt >"$work/text"
 run perplexity --row 64 "$work/text"
 want_code 'perplexity' 0
-want_in 'perplexity' out '^perplexity [0-9.]* over'
+want_in 'perplexity' out '^perplexity [0-9.]* over 252 predictions'
+run perplexity --row 64 --second-half "$work/text"
+want_in 'perplexity of second halves' out '^perplexity [0-9.]* over 124 predictions (second halves of rows of 64'
+run perplexity --row 3 --second-half "$work/text"
+want_code 'perplexity of halves without predictions' 2
 
 run fidelity cpu/fp32 npu:coreai-linux/int8 --answer 8
 want_code 'fidelity' 0
