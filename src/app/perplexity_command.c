@@ -2,9 +2,9 @@
 // dropped. Two ways to cut:
 //
 //   all          rows of `row` - 1 ids, each behind a begin token; every prediction of a row counts
-//   second half  llama-perplexity's, whose figures it equals but for arithmetic: rows of `row` ids, the text's own begin
-//                token among them; a row's first id is replaced by the begin token; only predictions from ids in the
-//                second half count, so each has half a row before it
+//   second half  llama-perplexity's, whose figures it equals but for arithmetic: rows of `row` ids, the text's own
+//                begin token among them; a row's first id is replaced by the begin token; only predictions from ids in
+//                the second half count, so each has half a row before it
 //
 // Both know a begin token only where the model's tokenizer adds one.
 #include "base/base.h"

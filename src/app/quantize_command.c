@@ -172,6 +172,7 @@ static int model_quantize(const struct command *c, const struct quantize_opts *o
                     text->pre);
     }
     if (status == TERN_OK) status = model_export_create(&x, m, text ? &vocab : NULL, &err);
+    if (status == TERN_OK && x->warning) fprintf(stderr, "tern quantize: %s\n", x->warning);
     int code = status == TERN_OK ? export_write(c, o, x, mix, in, path) : fail_told(c, &err);
     model_export_free(x);
     tokenizer_export_free(text);

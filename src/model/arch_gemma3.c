@@ -2,8 +2,10 @@
 // sixth over the whole context. Norms stand before and behind both parts of a layer, and before the rotation of q and
 // k; embeddings are scaled by the square root of the width; the feed-forward gate is gelu.
 //
-// Folders store norms as w - 1, GGUF as they multiply. GGUF files say nothing of the pattern of layers, of the local
-// rotation's base and of the scale of scores, because one engine knows them; here they are named and may be given.
+// Folders store norms as w - 1, GGUF as they multiply. GGUF files say nothing of the usual pattern of layers, of the
+// local rotation's base and of the scale of scores, because one engine knows them; here they are named and may be
+// given. A pattern is every which layer has no window, or a truth value for each layer; without a window's size none
+// has one.
 #include "base/base.h"
 #include "model/arch_tensors.h"
 #include <math.h>
@@ -34,13 +36,29 @@ static void pattern_set(struct model_params *p, int window, int pattern) {
     for (int i = 0; i < p->hyper.n_layers; i++) p->windows[i] = (i + 1) % pattern != 0 ? window : 0;
 }
 
+static enum tern_status windows_gguf(struct model_params *p, const struct gguf *g, struct tern_err *err) {
+    const char *const key = "@attention.sliding_window_pattern";
+    int64_t window = 0, pattern = GEMMA3_PATTERN;
+    const struct gguf_kv *list = gguf_find(g, key);
+    TRY(gguf_opt_int(g, "@attention.sliding_window", 1, MODEL_CTX_MAX, &window, err));
+    if (list && list->type == GGUF_ARRAY) {
+        TRY(gguf_opt_array(g, key, GGUF_BOOL, &list, err));
+        if (list->n != (uint64_t)p->hyper.n_layers)
+            return err_set(err, TERN_BAD_FORMAT, "key %s.%s has %llu entries, the model %d layers", g->arch, key + 1,
+                           (unsigned long long)list->n, p->hyper.n_layers);
+        for (int i = 0; i < p->hyper.n_layers; i++) p->windows[i] = list->data[i] ? (int)window : 0;
+        return TERN_OK;
+    }
+    TRY(gguf_opt_int(g, key, 1, MODEL_LAYERS_MAX, &pattern, err));
+    pattern_set(p, (int)window, (int)pattern);
+    return TERN_OK;
+}
+
 static enum tern_status params_gguf(struct model_params *p, struct model_source *s, struct tern_err *err) {
     const struct gguf *g = &s->gguf;
-    int64_t window, pattern = GEMMA3_PATTERN;
     double local = LOCAL_BASE, cap = 0;
     TRY(gguf_params_decoder(p, s, err));
-    TRY(gguf_need_int(g, "@attention.sliding_window", 1, MODEL_CTX_MAX, &window, err));
-    TRY(gguf_opt_int(g, "@attention.sliding_window_pattern", 1, MODEL_LAYERS_MAX, &pattern, err));
+    TRY(windows_gguf(p, g, err));
     TRY(gguf_opt_f64(g, "@rope.freq_base_swa", &local, err));
     TRY(gguf_opt_f64(g, "@attn_logit_softcapping", &cap, err));
     if (cap != 0) return err_set(err, TERN_UNSUPPORTED, "attn_logit_softcapping is not supported");
@@ -54,7 +72,6 @@ static enum tern_status params_gguf(struct model_params *p, struct model_source 
         double of_head = (double)p->hyper.n_embd / p->hyper.n_head;
         p->hyper.attn_scale = (float)(1.0 / sqrt(of_head));
     }
-    pattern_set(p, (int)window, (int)pattern);
     facts_set(p);
     TRY(params_check(p, err));
     return gguf_rope_scaling(p, s, err);

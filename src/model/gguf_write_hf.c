@@ -4,8 +4,8 @@
 // llama's q and k change the order of their rows (GGUF runs them with interleaved RoPE pairs), Llama-3 frequency
 // scaling becomes the tensor rope_freqs.weight, convolution taps lose their size of one, the matrices of a layer's
 // experts become one tensor, Gemma's norms multiply as they stand. What a folder can say and the format has no word for
-// (a layer without experts among Qwen3's, layers with windows in no regular pattern …) is refused: every reader of the
-// file would compute something else.
+// (a layer without experts among Qwen3's, another scale of scores …) is refused: every reader of the file would compute
+// something else. A key that llama.cpp passes over is written and told.
 #include "base/base.h"
 #include "model/model_int.h"
 #include <math.h>
@@ -38,6 +38,16 @@ static void put_str_key(struct buf *b, uint64_t *n, const char *key, struct str 
 static void put_bool_key(struct buf *b, uint64_t *n, const char *key, bool v) {
     gguf_put_key(b, key, GGUF_BOOL);
     buf_putc(b, v ? 1 : 0);
+    ++*n;
+}
+
+static void put_bools_key(struct buf *b, uint64_t *n, const char *arch, const char *key, const bool *v, int n_items) {
+    char name[NAME_BUF];
+    snprintf(name, sizeof name, "%s.%s", arch, key);
+    gguf_put_key(b, name, GGUF_ARRAY);
+    gguf_put_u32(b, GGUF_BOOL);
+    gguf_put_u64(b, (uint64_t)n_items);
+    for (int i = 0; i < n_items; i++) buf_putc(b, v[i] ? 1 : 0);
     ++*n;
 }
 
@@ -108,8 +118,12 @@ static int window_pattern(const struct model *m, int *window) {
 
 static void window_keys(const struct model *m, struct buf *b, uint64_t *n) {
     int window, pattern = window_pattern(m, &window);
+    bool has_window[MODEL_LAYERS_MAX];
+    for (int i = 0; i < m->hyper.n_layers; i++) has_window[i] = m->layers[i].window > 0;
     put_u32_key(b, n, m->arch_name, "attention.sliding_window", (uint32_t)window);
-    if (pattern != GEMMA3_PATTERN)
+    if (pattern == 0)
+        put_bools_key(b, n, m->arch_name, "attention.sliding_window_pattern", has_window, m->hyper.n_layers);
+    else if (pattern != GEMMA3_PATTERN)
         put_u32_key(b, n, m->arch_name, "attention.sliding_window_pattern", (uint32_t)pattern);
     put_f32_key(b, n, m->arch_name, "rope.freq_base_swa", m->hyper.rope_base_local);
 }
@@ -225,8 +239,7 @@ static enum tern_status tensor_add(struct model_export *x, const char *name, con
     *e = (struct model_export_tensor){.from = t, .is_small = is_small};
     e->name = (struct str){arena_dup(&x->arena, name, strlen(name)), strlen(name)};
     if (!e->name.data) return err_set(err, TERN_NO_MEMORY, "no memory for a tensor's name");
-    for (int i = 0; i < t->n_dims; i++)
-        if (i == 0 || t->n_dims <= 2 || t->ne[i] != 1) e->ne[e->n_dims++] = t->ne[i];
+    for (int i = 0; i < t->n_dims; i++) e->ne[e->n_dims++] = t->ne[i];
     e->n_dims = MAX(e->n_dims, 1); // a single number
     for (int i = e->n_dims; i < MODEL_DIMS_MAX; i++) e->ne[i] = 1;
     bool is_rotated = str_ends(e->name, STR("attn_q.weight")) || str_ends(e->name, STR("attn_k.weight"));
@@ -239,7 +252,8 @@ static const struct tensor *source_find(const struct model *m, const char *hf_na
     return table_find(m->source, str_from(hf_name));
 }
 
-// What the row became when the model was bound: norms that were stored as w - 1 multiply there.
+// What the row became when the model was bound: norms that were stored as w - 1 multiply there, convolution taps have
+// lost their size of one, wherever it stood.
 static const struct tensor *bound_get(const struct model *m, const struct arch_tensor *row, int layer) {
     const char *base = layer < 0 ? (const char *)m : (const char *)&m->layers[layer];
     const struct tensor *t;
@@ -281,7 +295,8 @@ static enum tern_status layers_add(struct model_export *x, struct tern_err *err)
                 continue;
             }
             const struct tensor *t = source_find(m, hf_name);
-            if (t && arch->norm_plus_1 && row->is_small) t = bound_get(m, row, layer);
+            bool is_changed = t && (t->n_dims > 2 || (arch->norm_plus_1 && row->is_small));
+            if (is_changed) t = bound_get(m, row, layer);
             TRY(tensor_add(x, name, t, row->is_small, err));
         }
     }
@@ -318,7 +333,6 @@ static float usual_scale(const struct model *m) {
 
 static enum tern_status forms_check(const struct model *m, struct tern_err *err) {
     const struct model_hyper *h = &m->hyper;
-    int window;
     if (h->attn_scale != usual_scale(m)) return no_form(m, "the scale of scores", err);
     if (m->source->yarn.exact_range) return no_form(m, "YaRN scaling with truncate false", err);
     if (h->rope_factors && m->source->yarn.factor == 0 && linear_factor(h) == 0 && m->arch != &arch_llama)
@@ -327,14 +341,15 @@ static enum tern_status forms_check(const struct model *m, struct tern_err *err)
     for (int i = dense_layers(m); h->n_expert > 0 && i < h->n_layers; i++)
         if (!m->layers[i].router) return no_form(m, "a layer without experts behind one with experts", err);
     if (m->arch == &arch_qwen3moe && dense_layers(m) > 0) return no_form(m, "a layer without experts", err);
-    if (m->arch == &arch_gemma3 && window_pattern(m, &window) == 0)
-        return no_form(m, "the order of layers with and without windows", err);
     return TERN_OK;
 }
 
 enum tern_status gguf_write_hf_tensors(struct model_export *x, struct tern_err *err) {
     const struct model *m = x->model;
     TRY(forms_check(m, err));
+    if (m->hyper.n_expert > 0 && m->hyper.router_scale != 1)
+        x->warning = "llama.cpp reads no scale of the experts' weights for this architecture and takes 1: it will "
+                     "compute something else from this file";
     TRY(tensor_add(x, "token_embd.weight", source_find(m, "model.embed_tokens.weight"), false, err));
     if (m->output != m->embedding) TRY(tensor_add(x, "output.weight", source_find(m, "lm_head.weight"), false, err));
     if (m->hyper.rope_factors && m->source->yarn.factor == 0 && linear_factor(&m->hyper) == 0) {

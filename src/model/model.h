@@ -266,6 +266,7 @@ struct model_export {
     struct arena arena;
     struct model_export_vocab vocab; // borrowed; no tokens: none
     const char *name;                // of a folder's model; NULL: the folder's. Set before model_export_head
+    const char *warning;             // what other readers of the file will not see, one line; NULL: nothing
 };
 bool model_is_gguf(const struct model *m);
 // m outlives the export. vocab: of a folder that has a tokenizer, else NULL.

@@ -128,6 +128,7 @@ static void test_folder(void **state) {
         assert_false(model_is_gguf(m));
         assert_true(model_is_gguf(want));
         if (model_export_create(&x, m, NULL, &err) != TERN_OK) fail_msg("%s", err.message);
+        assert_int_equal(x->warning != NULL, strcmp(folders[i], "lfm2moe") == 0); // its experts' scale is 1.5
         for (int k = 0; k < x->n_tensors; k++) {
             char name[128];
             snprintf(name, sizeof name, "%.*s", (int)x->tensors[k].name.len, x->tensors[k].name.data);
@@ -181,12 +182,66 @@ static void test_no_form(void **state) {
             m->hyper.router_norm = true;
             assert_int_equal(model_export_create(&x, m, NULL, &err), TERN_UNSUPPORTED);
             assert_non_null(strstr(err.message, "a layer without experts"));
-        } else { // and windows in an order of their own
-            m->hyper.attn_scale = 1 / sqrtf((float)m->hyper.head_dim);
-            m->layers[0].window = 0;
-            assert_int_equal(model_export_create(&x, m, NULL, &err), TERN_UNSUPPORTED);
-            assert_non_null(strstr(err.message, "windows"));
         }
+        model_close(m);
+    }
+}
+
+// Gemma's windows in an order of their own become a list; a list of another length is refused.
+static void test_window_list(void **state) {
+    (void)state;
+    static const int windows[] = {0, 20, 20};
+    struct model *m, *got = NULL;
+    struct model_export *x;
+    struct tern_err err = {0};
+    struct buf file;
+    assert_int_equal(model_open(&m, TEST_DATA "/hf/gemma3", &err), TERN_OK);
+    for (int i = 0; i < 3; i++) m->layers[i].window = windows[i];
+    if (model_export_create(&x, m, NULL, &err) != TERN_OK) fail_msg("%s", err.message);
+    export_put(x, &file);
+    if (model_open_memory(&got, "got", file.data, file.len, &err) != TERN_OK) fail_msg("%s", err.message);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(got->layers[i].window, windows[i]);
+        assert_int_equal(got->layers[i].rope_local, windows[i] > 0);
+    }
+    model_close(got);
+    static const char key[] = "gemma3.attention.sliding_window_pattern";
+    size_t at = str_find(buf_str(&file), STR(key), 0);
+    assert_true(at != (size_t)-1);
+    char *n_items = file.data + at + strlen(key) + 8; // behind the types of the value and of its items
+    assert_int_equal(*n_items, 3);
+    *n_items = 2;
+    file.data[at + strlen(key) + 18] = 0; // the third truth value: now the start of the next key's length
+    assert_int_not_equal(model_open_memory(&got, "got", file.data, file.len, &err), TERN_OK);
+    model_export_free(x);
+    model_close(m);
+    buf_release(&file);
+}
+
+// Taps have two sizes in a GGUF file, from MLX's order of sizes too; llama.cpp takes no others.
+static void test_taps(void **state) {
+    (void)state;
+    static const char *const folders[] = {"lfm2-taps4", "lfm2-mlx8"};
+    static const int64_t sizes[][2] = {{4, 32}, {3, 64}};
+    static const int layers[] = {3, 2};
+    for (size_t i = 0; i < ARRAY_LEN(folders); i++) {
+        char path[512];
+        struct model *m;
+        struct model_export *x;
+        struct tern_err err = {0};
+        int n = 0;
+        snprintf(path, sizeof path, "%s/hf/%s", TEST_DATA, folders[i]);
+        assert_int_equal(model_open(&m, path, &err), TERN_OK);
+        if (model_export_create(&x, m, NULL, &err) != TERN_OK) fail_msg("%s", err.message);
+        for (int k = 0; k < x->n_tensors; k++) {
+            const struct model_export_tensor *t = &x->tensors[k];
+            if (!str_ends(t->name, STR("shortconv.conv.weight"))) continue;
+            n++;
+            assert_int_equal(t->n_dims, 2);
+            assert_memory_equal(t->ne, sizes[i], sizeof sizes[i]);
+        }
+        assert_int_equal(n, layers[i]);
+        model_export_free(x);
         model_close(m);
     }
 }
@@ -256,8 +311,9 @@ static void test_places(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gguf_again), cmocka_unit_test(test_folder), cmocka_unit_test(test_no_form),
-        cmocka_unit_test(test_vocab),      cmocka_unit_test(test_places),
+        cmocka_unit_test(test_gguf_again),  cmocka_unit_test(test_folder), cmocka_unit_test(test_no_form),
+        cmocka_unit_test(test_window_list), cmocka_unit_test(test_taps),   cmocka_unit_test(test_vocab),
+        cmocka_unit_test(test_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
