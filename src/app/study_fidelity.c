@@ -4,44 +4,21 @@
 // another, so intervals (95 %) count answers, not tokens. Agreement measures numerical fidelity and no more; perplexity
 // alone can look harmless where it fails.
 #include "base/base.h"
-#include <math.h>
-#include "study_fidelity.h"
+#include <stdio.h>
+#include "study_formats.h"
 
 #define SIDES_MAX 64
-
-// `--formats UNIT`: weights and activations that neural engines offer, the ones not adopted among them.
-static const char *const formats_evaluated[] = {
-    "/int8", "+int4/int8", "/fp32,weights=int4g32", "/fp32,weights=lut4", "+w8a8/int8", "+w8a8in/int8"};
-// On a runtime no activations are rounded by us, and int4 comes as the values that it stands for.
-static const char *const formats_runtime[] = {"/int8", "/fp32,weights=int4c", "/fp32,weights=int4g32",
-                                              "/fp32,weights=lut4"};
 
 struct asked {
     const struct command *c;
     struct side_spec sides[SIDES_MAX]; // the first is A
     int n_sides;
-    const char *prompts, *formats;
+    struct formats formats;
+    const char *prompts, *units; // whose formats
     int thin, answer_max;
     bool json;
     float top1, top1_any, kl, ppl; // bounds; the first two in percent
 };
-
-static enum tern_status formats_add(struct asked *q, struct tern_err *err) {
-    bool cpu = str_eqz(str_from(q->formats), "cpu");
-    bool runtime = strstr(q->formats, ":ort") || strstr(q->formats, ":openvino") || strstr(q->formats, ":coreai");
-    const char *const *list = runtime || cpu ? formats_runtime : formats_evaluated;
-    size_t n = runtime || cpu ? ARRAY_LEN(formats_runtime) : ARRAY_LEN(formats_evaluated);
-    for (size_t i = 0; i < n; i++) {
-        struct buf text;
-        buf_init(&text, SIDE_PATH_MAX);
-        bool fits = buf_puts(&text, q->formats) && buf_puts(&text, list[i]) && q->n_sides < SIDES_MAX;
-        enum tern_status status = fits ? side_parse(&q->sides[q->n_sides++], text.data, err)
-                                       : err_set(err, TERN_LIMIT, "--formats: at most %d arithmetics", SIDES_MAX);
-        buf_release(&text);
-        TRY(status);
-    }
-    return TERN_OK;
-}
 
 // -------------------------------------------------------------------------------------------------------------- report
 
@@ -163,6 +140,32 @@ static void side_json(const struct asked *q, const struct fidelity *f, const str
 
 // ----------------------------------------------------------------------------------------------------------------- run
 
+static enum tern_status side_run(struct asked *q, struct fidelity *f, const struct side_spec *spec, int format,
+                                 const struct prompt_set *set, const struct tern_engine_options *o,
+                                 struct json_writer *w, struct tern_err *err) {
+    struct side b;
+    struct fidelity_bounds bounds = bounds_of(q);
+    struct tern_err why;
+    enum tern_status status = side_open(&b, spec, o, f->n_ctx, &why);
+    if (status == TERN_UNSUPPORTED && format >= 0) { // which is an answer
+        (void)snprintf(q->formats.rows[format].why, sizeof q->formats.rows[format].why, "%.*s",
+                       (int)sizeof q->formats.rows[format].why - 1, why.message);
+        return TERN_OK;
+    }
+    if (status != TERN_OK) {
+        *err = why;
+        return status;
+    }
+    f->a.ns = f->a.n_rows = 0;
+    status = fidelity_compare(f, &b, err);
+    if (status == TERN_OK && q->json) side_json(q, f, &b, set, w);
+    if (status == TERN_OK && !q->json) text_put(q, f, &b, set);
+    if (status == TERN_OK && format >= 0) status = formats_measure(&q->formats, format, f, &b, set, &bounds, err);
+    out_flush();
+    side_close(&b);
+    return status;
+}
+
 static enum tern_status sides_run(struct asked *q, struct fidelity *f, const struct prompt_set *set,
                                   const struct tern_engine_options *o, struct tern_err *err) {
     struct buf text;
@@ -171,24 +174,23 @@ static enum tern_status sides_run(struct asked *q, struct fidelity *f, const str
     json_write_init(&w, &text);
     if (q->json) head_json(q, f, &w);
     enum tern_status status = TERN_OK;
-    for (int i = 1; i < q->n_sides && status == TERN_OK; i++) {
-        struct side b;
-        TRY_GOTO(side_open(&b, &q->sides[i], o, f->n_ctx, err), done);
-        f->a.ns = f->a.n_rows = 0;
-        status = fidelity_compare(f, &b, err);
-        if (status == TERN_OK && q->json) side_json(q, f, &b, set, &w);
-        if (status == TERN_OK && !q->json) text_put(q, f, &b, set);
-        out_flush();
-        side_close(&b);
-    }
+    for (int i = 1; i < q->n_sides && status == TERN_OK; i++)
+        status = side_run(q, f, &q->sides[i], -1, set, o, &w, err);
+    for (int i = 0; i < q->formats.n && status == TERN_OK; i++)
+        status = side_run(q, f, &q->formats.rows[i].spec, i, set, o, &w, err);
     if (q->json) {
         json_write_array_end(&w);
+        if (q->formats.n > 0) {
+            json_write_key(&w, "formats");
+            formats_json(&q->formats, &w);
+        }
         json_write_object_end(&w);
         if (status == TERN_OK && text.failed) status = err_set(err, TERN_NO_MEMORY, "no memory for the report");
         if (status == TERN_OK) out_put(buf_str(&text));
         if (status == TERN_OK) out_puts("\n");
+    } else if (status == TERN_OK && q->formats.n > 0) {
+        formats_text(&q->formats);
     }
-done:
     buf_release(&text);
     return status;
 }
@@ -221,8 +223,9 @@ static int fidelity_main(const struct command *c, int argc, char **argv) {
         {"--each", 0, "N", OPT_INT, &q.thin, 1, PROMPTS_MAX, "prompts of each category (default: all)"},
         {"--answer", 0, "N", OPT_INT, &q.answer_max, 1, FIDELITY_ANSWER_MAX,
          "tokens of an answer at most (default 64)"},
-        {"--formats", 0, "UNIT", OPT_TEXT, &q.formats, 0, 0,
-         "also int8, int4, int4 in groups, a 4-bit palette, W8A8 and W8A8 at input projections on this unit"},
+        {"--formats", 0, "UNIT,…", OPT_TEXT, &q.units, 0, 0,
+         "also int8, int4, int4 in groups, a 4-bit palette, W8A8 and W8A8 at input projections on these units, and a "
+         "table of their speed and fidelity"},
         {"--top1", 0, "PERCENT", OPT_FLOAT, &q.top1, 0, 100, "of all tokens, to adopt (default 98)"},
         {"--top1-any", 0, "PERCENT", OPT_FLOAT, &q.top1_any, 0, 100, "of each category and band (default 95)"},
         {"--kl", 0, "NATS", OPT_FLOAT, &q.kl, 0, 100, "divergence at most, to adopt (default 0.02)"},
@@ -232,11 +235,11 @@ static int fidelity_main(const struct command *c, int argc, char **argv) {
     const struct opt *const tables[] = {rows, model_rows, NULL};
     int n_args, code;
     if (!opts_parse(c, tables, argc, argv, &n_args, &code)) return code;
-    if (n_args < 1 || (n_args < 2 && !q.formats) || n_args > SIDES_MAX)
+    if (n_args < 1 || (n_args < 2 && !q.units) || n_args > SIDES_MAX)
         return usage_error(c, "two arithmetics or more expected: A, the reference, and what is compared with it");
     for (int i = 0; i < n_args; i++)
         if (side_parse(&q.sides[q.n_sides++], argv[1 + i], &err) != TERN_OK) return usage_error(c, "%s", err.message);
-    if (q.formats && formats_add(&q, &err) != TERN_OK) return usage_error(c, "%s", err.message);
+    if (q.units && formats_parse(&q.formats, q.units, &err) != TERN_OK) return usage_error(c, "%s", err.message);
     return fidelity_ask(&q, &model);
 }
 

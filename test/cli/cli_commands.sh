@@ -78,6 +78,11 @@ want_in 'fidelity --json' out '"name":"cpu/fp32",.*"verdict":"adopt".*"name":"cp
 run fidelity cpu/fp32 cpu/int8,weights=int5
 want_code 'fidelity of no format' 2
 want_in 'fidelity of no format' err 'lut4'
+run fidelity cpu/fp32 --formats cpu --each 1 --answer 2
+want_code 'fidelity --formats' 0
+want_in 'fidelity --formats' out '^int4 in groups of 32  *cpu  *[0-9.]* .*\(adopt\|reject\)'
+run fidelity cpu/fp32 --formats npu:m9 --answer 2
+want_code 'fidelity --formats of no rule set' 1
 run fidelity cpu/fp32 npu:m9/int8 --answer 8
 want_code 'fidelity of no rule set' 1
 want_in 'fidelity of no rule set' err 'ane-m1'

@@ -24,6 +24,7 @@ struct npu_backend_options {
     const char *plugin;   // ort: a plug-in library that registers the provider; NULL: built in
     const char *asset;    // coreai: folder *.aimodel that holds the compiled lists
     const char *cache;    // openvino: folder where it keeps and finds what it compiled, made; NULL: none
+    bool acts_int8;       // activations rounded to int8 before int8 weights (drivers with takes_int8_acts)
     int n_threads;        // of the cpu provider; 0: one per fast core
 };
 struct npu_backend_info {
@@ -46,11 +47,13 @@ struct npu_buffers {
 };
 
 struct npu_backend_driver {
-    const char *name;    // "ort"
-    const char *title;   // "ONNX Runtime"
-    bool opens_beside;   // may compile while a compiled list runs
-    bool needs_asset;    // programs come from a file that was made before
-    bool shares_weights; // a compiled list has no copy of them
+    const char *name;     // "ort"
+    const char *title;    // "ONNX Runtime"
+    bool opens_beside;    // may compile while a compiled list runs
+    bool needs_asset;     // programs come from a file that was made before
+    bool shares_weights;  // a compiled list has no copy of them
+    bool takes_int4;      // multiplies by int4 weights as such
+    bool takes_int8_acts; // offers activations in int8
     enum tern_status (*open)(struct npu_backend **out, const struct npu_backend_options *o, struct tern_err *err);
     void (*close)(struct npu_backend *b); // after everything that came from it
     // The list and its weights outlive what is compiled.

@@ -24,6 +24,7 @@ struct npu_store {
     bool (*source)(void *arg, const char *name, int64_t n_out, int64_t n_in, const void **data, const uint16_t **scale);
     void *source_arg;
     struct team *team;
+    bool nibbles;
 };
 
 static const char *const format_names[NPU_FORMAT_COUNT] = {
@@ -64,6 +65,7 @@ void npu_store_source_set(struct npu_store *s,
     s->source_arg = arg;
 }
 void npu_store_team_set(struct npu_store *s, struct team *team) { s->team = team; }
+void npu_store_nibbles_set(struct npu_store *s) { s->nibbles = s->format == NPU_FORMAT_I4; }
 uint64_t npu_store_bytes(const struct npu_store *s) { return s->bytes; }
 int npu_store_count(const struct npu_store *s) { return s->n; }
 const struct npu_weight *npu_store_get(const struct npu_store *s, int i) { return s->list[i]; }
@@ -187,6 +189,14 @@ static void rows_member(void *arg, const struct team_member *self) {
     }
 }
 
+static bool nibbles_make(struct npu_store *s, struct npu_weight *w, size_t cells) {
+    if (!s->nibbles) return true;
+    uint8_t *to = matrix_alloc(s, (cells + 1) / 2);
+    for (size_t i = 0; to && i < cells; i++) to[i / 2] |= (uint8_t)((w->q[i] & 15) << (i % 2 * 4));
+    w->nibbles = to;
+    return to != NULL;
+}
+
 enum tern_status npu_store_matrix(struct npu_store *s, const char *name, const struct tensor *t, struct npu_cut cut,
                                   const struct npu_weight **out, struct tern_err *err) {
     *out = find(s, name);
@@ -213,11 +223,15 @@ enum tern_status npu_store_matrix(struct npu_store *s, const char *name, const s
         w->half = quantised ? NULL : data;
         s->bytes += (uint64_t)n_in * (uint64_t)n_out * (quantised ? 1 : 2);
     }
+    size_t cells = (size_t)n_in * (size_t)n_out; // both at most NPU_CHANNELS_MAX
+    if (is_packed && !nibbles_make(s, w, cells)) {
+        s->n--; // the entry without values
+        return no_memory(name, err);
+    }
     if (is_packed || s->format == NPU_FORMAT_NONE) {
         *out = w;
         return TERN_OK;
     }
-    size_t cells = (size_t)n_in * (size_t)n_out; // both at most NPU_CHANNELS_MAX
     int8_t *q = quantised ? matrix_alloc(s, cells) : NULL;
     uint16_t *half = quantised ? arena_calloc(&s->arena, (size_t)n_out, 2) : matrix_alloc(s, cells * 2);
     size_t n_members = s->team ? (size_t)team_size(s->team) : 1;
@@ -240,13 +254,13 @@ enum tern_status npu_store_matrix(struct npu_store *s, const char *name, const s
         rows_member(&job, &(struct team_member){.n = 1});
     mem_free(bytes);
     mem_free(rows);
-    if (!fits) {
-        s->n--; // the entry without values
-        return no_memory(name, err);
-    }
     w->q = q;
     w->scale = quantised ? half : NULL;
     w->half = quantised ? NULL : half;
+    if (!fits || !nibbles_make(s, w, cells)) {
+        s->n--; // the entry without values
+        return no_memory(name, err);
+    }
     *out = w;
     return TERN_OK;
 }

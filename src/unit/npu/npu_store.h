@@ -25,6 +25,8 @@ const struct model *npu_store_model(const struct npu_store *s);
 // For packers: each matrix is made in the memory that sink gives for it, whole before it is asked for the next one, and
 // owned by whoever gave it. Its number is that of the last constant.
 void npu_store_sink_set(struct npu_store *s, void *(*sink)(void *arg, size_t bytes), void *arg);
+// Matrices of NPU_FORMAT_I4 get their nibbles too, for back ends that multiply by int4 as it lies there.
+void npu_store_nibbles_set(struct npu_store *s);
 void npu_store_team_set(struct npu_store *s, struct team *team); // shares the rows of a matrix out; NULL: this thread
 // For packs: matrices that find knows are not made but point to what it gives (scale: of int8 formats).
 void npu_store_source_set(struct npu_store *s,

@@ -146,6 +146,9 @@ void npu_frames_fill(const struct npu_call *c, int tensor);
 void npu_frames_store(const struct npu_call *c, int tensor);
 void npu_commit(const struct unit_program *p, const struct step *s);
 
+// unit_npu.c: what stands behind the plus sign of a variant.
+enum tern_status npu_format_choose(struct unit *u, struct str name, struct tern_err *err);
+
 // pack_unit.c: the unit over a back end.
 bool npu_remote_is(const char *variant); // does it begin with a back end's name?
 enum tern_status npu_remote_open(struct unit *u, const char *variant, int n_threads, struct tern_err *err);

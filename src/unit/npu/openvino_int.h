@@ -66,6 +66,7 @@ struct openvino_backend {
     char device[64];  // "CPU", "NPU"
     char cache[1024]; // folder of what it compiled; "": none
     int n_threads;
+    bool acts_int8; // activations rounded before int8 weights
 };
 // 0 is success; else "OpenVINO: what: the runtime's message" as TERN_UNSUPPORTED.
 enum tern_status openvino_check(const struct openvino_backend *b, int status, struct tern_err *err, const char *fmt,

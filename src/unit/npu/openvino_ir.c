@@ -111,7 +111,7 @@ static struct port transpose_add(struct builder *b, struct port x, const int *pe
     return layer_add(b, "Transpose", "opset1", "", in, 2, "FP16", s);
 }
 
-// int8 [O][I] times the scale of its row; as rows of a product (O, I), or with the shape that the list says.
+// int8 or int4 [O][I] times the scale of its row; as rows of a product (O, I), or with the shape that the list says.
 static struct port weight_add(struct builder *b, const struct npu_tensor *t, bool as_matrix) {
     const struct npu_weight *w = t->weight;
     struct shape s = as_matrix ? (struct shape){2, {t->shape[0], t->shape[1]}} : shape_of(t);
@@ -119,7 +119,8 @@ static struct port weight_add(struct builder *b, const struct npu_tensor *t, boo
     if (w->kind == NPU_WEIGHT_F16) return const_add(b, "f16", "FP16", w->half, n * 2, s);
     struct shape rows = s;
     for (int i = 1; i < rows.rank; i++) rows.dims[i] = 1;
-    struct port q = const_add(b, "i8", "I8", w->q, n, s);
+    struct port q =
+        w->nibbles ? const_add(b, "i4", "I4", w->nibbles, (n + 1) / 2, s) : const_add(b, "i8", "I8", w->q, n, s);
     struct port in[] = {layer_add(b, "Convert", "opset1", "destination_type=\"f16\"", &q, 1, "FP16", s),
                         const_add(b, "f16", "FP16", w->scale, (size_t)t->shape[0] * 2, rows)};
     return layer_add(b, "Multiply", "opset1", "auto_broadcast=\"numpy\"", in, 2, "FP16", s);
@@ -235,7 +236,10 @@ static enum tern_status constants_place(struct builder *b) {
         size_t len = (size_t)npu_tensor_len(t);
         if (t->weight->kind == NPU_WEIGHT_F16) range_cover(&lo, &hi, t->weight->half, len * 2);
         if (t->weight->kind != NPU_WEIGHT_I8) continue;
-        range_cover(&lo, &hi, t->weight->q, len);
+        if (t->weight->nibbles)
+            range_cover(&lo, &hi, t->weight->nibbles, (len + 1) / 2);
+        else
+            range_cover(&lo, &hi, t->weight->q, len);
         range_cover(&lo, &hi, t->weight->scale, (size_t)t->shape[0] * 2);
     }
     b->ir->base = lo;

@@ -83,6 +83,7 @@ enum tern_status openvino_open(struct npu_backend **out, const struct npu_backen
     if (!b) return err_set(err, TERN_NO_MEMORY, "no memory for OpenVINO");
     b->base.driver = &npu_openvino_backend;
     b->n_threads = o->n_threads;
+    b->acts_int8 = o->acts_int8;
     if (o->cache && (size_t)snprintf(b->cache, sizeof b->cache, "%s", o->cache) >= sizeof b->cache) {
         status = err_set(err, TERN_INVALID_ARGUMENT, "'%s' is too long for a folder", o->cache);
         goto prefix;

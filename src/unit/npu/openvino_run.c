@@ -8,6 +8,8 @@
 #include "unit/npu/openvino_int.h"
 #include <stdio.h>
 
+#define ACTS_GROUP "32" // values that share a scale, where int8 activations are asked for
+
 struct openvino_compiled {
     struct npu_compiled_base base;
     struct openvino_backend *b;
@@ -52,8 +54,9 @@ static enum tern_status model_compile(struct openvino_compiled *c, const struct 
     snprintf(threads, sizeof threads, "%d", b->n_threads);
     if (strcmp(b->device, "CPU") == 0)
         status = b->api.ov_core_compile_model(b->core, m, b->device, 10, &c->model, "INFERENCE_PRECISION_HINT", "f32",
-                                              "DYNAMIC_QUANTIZATION_GROUP_SIZE", "0", "PERFORMANCE_HINT", "LATENCY",
-                                              "INFERENCE_NUM_THREADS", threads, "CACHE_DIR", b->cache);
+                                              "DYNAMIC_QUANTIZATION_GROUP_SIZE", b->acts_int8 ? ACTS_GROUP : "0",
+                                              "PERFORMANCE_HINT", "LATENCY", "INFERENCE_NUM_THREADS", threads,
+                                              "CACHE_DIR", b->cache);
     else
         status = b->api.ov_core_compile_model(b->core, m, b->device, 4, &c->model, "PERFORMANCE_HINT", "LATENCY",
                                               "CACHE_DIR", b->cache);
@@ -159,6 +162,8 @@ const struct npu_backend_driver npu_openvino_backend = {
     .name = "openvino",
     .title = "OpenVINO",
     .opens_beside = true,
+    .takes_int4 = true,
+    .takes_int8_acts = true,
     .open = openvino_open,
     .close = openvino_close,
     .compile = compile,

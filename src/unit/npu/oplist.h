@@ -63,10 +63,11 @@ struct npu_weight {
     enum npu_weight_kind kind;
     int rank;
     int32_t shape[NPU_RANK_MAX];
-    const int8_t *q;       // I8: [O][I], values in [-127, 127]; value = f16(q * scale of its row)
-    const uint16_t *scale; // I8: [O] fp16
-    const uint16_t *half;  // F16: all values, C order
-    const float *wide;     // the same as floats, of those that are no matrices; NULL: not made
+    const int8_t *q;        // I8: [O][I], values in [-127, 127]; value = f16(q * scale of its row)
+    const uint16_t *scale;  // I8: [O] fp16
+    const uint8_t *nibbles; // I8 within ±7, of a store that makes them: q two to a byte, the first one low; else NULL
+    const uint16_t *half;   // F16: all values, C order
+    const float *wide;      // the same as floats, of those that are no matrices; NULL: not made
 };
 
 enum npu_role {

@@ -1,4 +1,4 @@
-// The npu unit over a back end: "npu:ort", "npu:openvino:NPU", "npu:ort:QNN". Programs, inputs and results are those of
+// The npu unit over a back end: "npu:ort", "npu:openvino+int4:NPU". Programs, inputs and results are those of
 // the evaluator's unit; what runs a list is the runtime. Inputs are made in the evaluator's float memory and rounded to
 // fp16 on the way in (keys and values are fp16 at once), results go back to where the evaluator would have put them, so
 // there is one driver for all.
@@ -17,7 +17,7 @@ struct npu_remote {
 bool npu_remote_is(const char *variant) {
     const struct npu_backend_driver *d;
     char name[32];
-    size_t n = variant ? strcspn(variant, ":") : 0;
+    size_t n = variant ? strcspn(variant, ":+") : 0;
     if (n == 0 || n >= sizeof name) return false;
     memcpy(name, variant, n);
     name[n] = 0;
@@ -45,16 +45,32 @@ static enum tern_status asset_find(struct unit *u, struct npu_backend_options *o
     return TERN_OK;
 }
 
+// The format behind the plus sign must be one that the runtime multiplies by: values that stand for others would say
+// nothing about its speed.
+static enum tern_status remote_format_choose(struct unit *u, struct str name, struct npu_backend_options *o,
+                                             struct tern_err *err) {
+    const struct npu_backend_driver *d = u->remote_driver;
+    TRY(npu_format_choose(u, name, err));
+    o->acts_int8 = u->act == NPU_ACT_INT8;
+    bool offered = u->act == NPU_ACT_INT8 ? d->takes_int8_acts : u->act == NPU_ACT_PLAIN;
+    if (u->format == NPU_FORMAT_I4) offered = d->takes_int4;
+    if (offered && !(d->needs_asset && u->format != NPU_FORMAT_I8)) return TERN_OK;
+    return err_set(err, TERN_UNSUPPORTED, "npu unit: %s offers no %.*s here; it has int8%s%s%s", d->title,
+                   (int)name.len, name.data, d->needs_asset ? "" : ", f16", d->takes_int4 ? ", int4" : "",
+                   d->takes_int8_acts ? ", w8a8" : "");
+}
+
 enum tern_status npu_remote_open(struct unit *u, const char *variant, int n_threads, struct tern_err *err) {
     char name[32];
-    size_t n = strcspn(variant, ":");
+    size_t n = strcspn(variant, ":+"), end = strcspn(variant, ":");
     struct npu_backend_options o = {.n_threads = n_threads,
-                                    .provider = variant[n] ? variant + n + 1 : NULL,
+                                    .provider = variant[end] ? variant + end + 1 : NULL,
                                     .plugin = env_get("TERN_ORT_PLUGIN"),
                                     .asset = env_get("TERN_COREAI_ASSET")};
     memcpy(name, variant, n); // npu_remote_is found it, so it fits
     name[n] = 0;
     TRY(npu_backend_find(&u->remote_driver, name, err));
+    if (variant[n] == '+') TRY(remote_format_choose(u, (struct str){variant + n + 1, end - n - 1}, &o, err));
     char asset[NPU_PATH_MAX + 16];
     if (u->remote_driver->needs_asset) TRY(asset_find(u, &o, asset, sizeof asset, err));
     struct os_stat st;
@@ -70,7 +86,8 @@ enum tern_status npu_remote_open(struct unit *u, const char *variant, int n_thre
         return status;
     }
     const struct npu_backend_info *info = &npu_backend_base_of(u->remote)->info;
-    snprintf(u->named, sizeof u->named, "%s %s on %s", u->remote_driver->title, info->version, info->provider);
+    snprintf(u->named, sizeof u->named, "%s %s on %s%s", u->remote_driver->title, info->version, info->provider,
+             o.acts_int8 ? ", activations in int8" : "");
     return TERN_OK;
 }
 

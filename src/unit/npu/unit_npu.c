@@ -2,8 +2,8 @@
 //
 // Which arithmetic it computes with is the variant behind the colon of its name: "npu" is coreai-linux, "npu:ane-m1"
 // what is published of that engine, "npu:fp32" the program's meaning (npu_rules.h), "npu:ane-m1@FILE" the same with
-// calibrated scales; "npu:ort", "npu:openvino" and "npu:coreai" run programs on those runtimes (pack_unit.c). Steps run
-// to their end in submit.
+// calibrated scales; "npu:ort", "npu:openvino+int4" and "npu:coreai" run programs on those runtimes (pack_unit.c).
+// Steps run to their end in submit.
 #include "base/base.h"
 #include "npu_arithmetic.h" // made by the build
 #include "unit/npu/npu_unit.h"
@@ -26,7 +26,7 @@ static bool npu_probe(const char **reason) {
 
 // "ane-m1+int4": the format of matrices behind a plus sign; without one the class decides (weights_import). w8a8: int8
 // with activations rounded to int8 too.
-static enum tern_status format_choose(struct unit *u, struct str name, struct tern_err *err) {
+enum tern_status npu_format_choose(struct unit *u, struct str name, struct tern_err *err) {
     for (int f = 0; f < NPU_FORMAT_NONE; f++)
         if (str_eqz(name, npu_format_name((enum npu_format)f))) {
             u->format = (enum npu_format)f;
@@ -48,7 +48,7 @@ static enum tern_status rules_choose(struct unit *u, const char *variant, struct
     u->format = NPU_FORMAT_NONE;
     if (u->rules && variant && variant[n] == '+') {
         format = n + 1 + strcspn(variant + n + 1, "@");
-        TRY(format_choose(u, (struct str){variant + n + 1, format - n - 1}, err));
+        TRY(npu_format_choose(u, (struct str){variant + n + 1, format - n - 1}, err));
     }
     const char *scales = variant && variant[format] == '@' ? variant + format + 1 : env_get("TERN_NPU_SCALES");
     if (scales && strlen(scales) >= sizeof u->scales)
@@ -183,6 +183,7 @@ static enum tern_status store_open(struct unit *u, struct unit_weights *w, enum 
     TRY(w->pack.map.data ? npu_pack_store(&w->pack, &w->store, err)
                          : npu_store_create(&w->store, w->model, format, err));
     npu_store_team_set(w->store, u->team);
+    if (u->remote) npu_store_nibbles_set(w->store);
     return npu_constants_make(w->store, &w->scales, err);
 }
 

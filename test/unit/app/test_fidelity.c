@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include <cmocka.h>
-#include "app/study_fidelity.h"
+#include "app/study_formats.h"
 
 static struct tern_engine *text;
 static struct prompt_set set;
@@ -146,6 +146,44 @@ static void test_refused(void **state) {
     }
 }
 
+// Where a format stands in the name of each kind of unit, and which are values only.
+static void test_formats(void **state) {
+    (void)state;
+    static struct formats t;
+    struct tern_err err = {0};
+    static const char *const want[] = {
+        "npu:ane-m1@/tmp/s/int8",
+        "npu:ane-m1+int4@/tmp/s/int8",
+        "npu:ane-m1@/tmp/s/fp32,weights=int4g32",
+        "npu:ane-m1@/tmp/s/fp32,weights=lut4",
+        "npu:ane-m1+w8a8@/tmp/s/int8",
+        "npu:ane-m1+w8a8in@/tmp/s/int8",
+        "npu:openvino:NPU/int8",
+        "npu:openvino+int4:NPU/int8",
+        "npu:openvino:NPU/fp32,weights=int4g32",
+        "npu:openvino:NPU/fp32,weights=lut4",
+        "npu:openvino+w8a8:NPU/int8",
+        "npu:openvino+w8a8in:NPU/int8",
+        "cpu/fp32,weights=int8c",
+        "cpu/fp32,weights=int4c",
+        "cpu/int8,weights=q4_0",
+        "cpu/fp32,weights=lut4",
+        "cpu/int8,weights=int8c",
+    };
+    assert_int_equal(formats_parse(&t, "npu:ane-m1@/tmp/s,npu:openvino:NPU,cpu", &err), TERN_OK);
+    assert_int_equal(t.n, ARRAY_LEN(want));
+    int n_values = 0;
+    for (int i = 0; i < t.n; i++) {
+        assert_string_equal(t.rows[i].spec.text, want[i]);
+        n_values += t.rows[i].as_values;
+    }
+    assert_int_equal(n_values, 6);
+    assert_int_equal(formats_parse(&t, "npu", &err), TERN_OK);
+    assert_string_equal(t.rows[1].spec.text, "npu:+int4/int8");
+    static const char *const bad[] = {"", "cpu,", ",cpu", "cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu"};
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) assert_int_equal(formats_parse(&t, bad[i], &err), TERN_LIMIT);
+}
+
 // A verdict from cells alone: bands count, few tokens do not, and no finite logits no agreement.
 static void test_judge(void **state) {
     (void)state;
@@ -183,10 +221,8 @@ static void test_judge(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parse),
-        cmocka_unit_test(test_compare),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_judge),
+        cmocka_unit_test(test_parse),   cmocka_unit_test(test_compare), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_formats), cmocka_unit_test(test_judge),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -499,6 +499,53 @@ static void test_remote(void **state) {
     unsetenv("TERN_NPU_CTX");
 }
 
+// Logits behind PROMPT tokens.
+static void format_logits(const char *unit, const struct tiny_shape *shape, float *out) {
+    struct rig g;
+    int32_t text[PROMPT];
+    rig_open(&g, unit, shape, PROG_CLASS_INT8);
+    text_make(&g, text, PROMPT, 5);
+    feed(&g, 0, text, PROMPT, out);
+    rig_close(&g);
+}
+
+// A runtime's int4 is the evaluator's: the same values, which are not int8's. What a runtime has not is refused.
+static void test_remote_formats(void **state) {
+    (void)state;
+    static const struct {
+        const char *unit, *says;
+    } bad[] = {{"npu:ort+int4", "ONNX Runtime offers no int4 here; it has int8, f16"},
+               {"npu:openvino+w8a8in", "OpenVINO offers no w8a8in here; it has int8, f16, int4, w8a8"},
+               {"npu:coreai+f16", "offers no f16"},
+               {"npu:openvino+int3:CPU", "no weight format 'int3'"}};
+    struct unit *u = NULL;
+    struct tern_err err;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        assert_int_not_equal(unit_open(&u, bad[i].unit, &(struct unit_options){.n_threads = 1}, &err), TERN_OK);
+        if (!strstr(err.message, bad[i].says)) fail_msg("%s: %s", bad[i].unit, err.message);
+    }
+#ifndef __SANITIZE_ADDRESS__
+    struct tiny_shape shape = tiny_lfm2_shape(FORMAT_F32, 3);
+    int n = shape.n_vocab;
+    if (!remote_is_here("npu:openvino")) return;
+    float *all = mem_calloc((size_t)n * 4, sizeof *all), *int8 = all, *int4 = all + n, *theirs = all + 2 * n,
+          *acts = all + 3 * n;
+    setenv("TERN_NPU_CTX", "64", 1); // one bucket
+    format_logits("npu:fp32", &shape, int8);
+    format_logits("npu:fp32+int4", &shape, int4);
+    format_logits("npu:openvino+int4:CPU", &shape, theirs);
+    format_logits("npu:openvino+w8a8", &shape, acts);
+    unsetenv("TERN_NPU_CTX");
+    float apart = distance(int4, int8, n), near = distance(theirs, int4, n);
+    if (getenv("TEST_VERBOSE"))
+        print_message("int4 to int8 %g, OpenVINO's to int4 %g, w8a8 to int8 %g\n", (double)apart, (double)near,
+                      (double)distance(acts, int8, n));
+    assert_true(near < 0.02f && apart > 5 * near);
+    assert_true(distance(acts, int8, n) < apart);
+    mem_free(all);
+#endif
+}
+
 // The programs of a rig as an asset for Apple's runtime: what the unit asks for by name.
 static bool asset_make(struct asset_folder *f, const struct tiny_shape *shape) {
     struct model *m;
@@ -570,9 +617,16 @@ static void test_qwen3(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_coreai),         cmocka_unit_test(test_qwen3),    cmocka_unit_test(test_agrees_with_cpu),
-        cmocka_unit_test(test_cuts),           cmocka_unit_test(test_tree),     cmocka_unit_test(test_together),
-        cmocka_unit_test(test_planted_faults), cmocka_unit_test(test_refusals), cmocka_unit_test(test_remote),
+        cmocka_unit_test(test_coreai),
+        cmocka_unit_test(test_qwen3),
+        cmocka_unit_test(test_agrees_with_cpu),
+        cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_tree),
+        cmocka_unit_test(test_together),
+        cmocka_unit_test(test_planted_faults),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_remote),
+        cmocka_unit_test(test_remote_formats),
         cmocka_unit_test(test_calibration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
