@@ -22,16 +22,16 @@ function leads_to_base(what, depth,    line, path, first) {
 }
 BEGIN {
     may["base"] = ""
-    may["model"] = may["text"] = may["op"] = may["meter"] = may["net"] = "base"
+    may["model"] = may["text"] = may["op"] = may["meter"] = may["net"] = may["term"] = "base"
     may["prog"] = "base model op"
     may["unit"] = "base op prog"
     may["plan"] = "base prog unit"
     may["spec"] = "base prog plan"
     may["policy"] = "base prog unit plan spec meter"
     may["engine"] = "base model text op prog unit plan spec meter policy"
-    may["app"] = "base net"
+    may["app"] = "base net term"
     # Programs of app/ that measure, show or explain the inside also see what they look at.
-    inside = "base net model text op prog unit plan spec meter policy"
+    inside = "base net term model text op prog unit plan spec meter policy"
     plain = " assert ctype errno float inttypes iso646 limits math setjmp signal stdalign stdarg stdatomic stdbool stddef " \
         "stdint stdio stdlib stdnoreturn string "
 
@@ -43,7 +43,7 @@ BEGIN {
     allowed = " " may[folder] " "
     if (folder == "app" && name ~ /^(bench|study|sim|explain|show|doctor|cache|quantize|store|list|compare|compile)/) allowed = " " inside " "
     sees_plain = folder ~ /^(op|unit)$/
-    os_layer = folder ~ /^(base|meter|unit|net)$/
+    os_layer = folder ~ /^(base|meter|unit|net|term)$/
 }
 /^[ \t]*#[ \t]*include/ {
     n_include++
@@ -58,7 +58,7 @@ BEGIN {
         base_name = what
         sub(/\.h$/, "", base_name)
         if (!os_layer && index(plain, " " base_name " ") == 0)
-            bad("<" what ">: system headers belong to base/, meter/, unit/ and net/")
+            bad("<" what ">: system headers belong to base/, meter/, unit/, net/ and term/")
         next
     }
     if (what == "tern.h") next
@@ -84,6 +84,6 @@ BEGIN {
 }
 /^[ \t]*#[ \t]*(if|ifdef|ifndef|elif)/ && !os_layer {
     if (match($0, /__linux|__gnu_linux|__APPLE__|_WIN32|__FreeBSD__|__unix|__x86_64|__i386|__aarch64|__arm|__AVX|__SSE|__FMA|__F16C|__ARM_|__AMX|__CUDA|__NVCC|__GLIBC|__ANDROID__/))
-        bad("#if on " substr($0, RSTART, RLENGTH) "…: only base/, meter/, unit/ and net/ know systems and vendors")
+        bad("#if on " substr($0, RSTART, RLENGTH) "…: only base/, meter/, unit/, net/ and term/ know systems and vendors")
 }
 END { exit n_bad > 0 }

@@ -28,7 +28,7 @@ cpu_family = '$arch'
 cpu = '$arch'
 endian = 'little'
 EOF
-        meson setup "$folder" --cross-file "build/zig/$arch.ini" --werror -Dhwloc=disabled -Dhttp=disabled -Dredis=disabled -Dtests=disabled \
+        meson setup "$folder" --cross-file "build/zig/$arch.ini" --werror -Dhwloc=disabled -Deditline=disabled -Dhttp=disabled -Dredis=disabled -Dtests=disabled \
             -Ddefault_library=static || exit 1
     fi
     ninja -C "$folder" || exit 1

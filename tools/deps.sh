@@ -34,12 +34,14 @@ have pkg-config || have pkgconf || need="$need pkg-config"
 library hwloc hwloc.h || want="$want libhwloc-dev"
 library microhttpd microhttpd.h || want="$want libmicrohttpd-dev"
 library hiredis hiredis/hiredis.h || want="$want libhiredis-dev"
+library edit histedit.h || want="$want libedit-dev"
 
 case $tier in
 build) ;;
 dist)
     library microhttpd microhttpd.h || need="$need libmicrohttpd-dev"
     library hiredis hiredis/hiredis.h || need="$need libhiredis-dev"
+    library edit histedit.h || need="$need libedit-dev"
     have aarch64-linux-gnu-gcc || need="$need gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
     want_tool python3 python3
     want_tool dpkg-deb dpkg

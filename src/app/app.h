@@ -148,6 +148,8 @@ void usage_tell(const struct tern_usage *u); // one line of speeds on stderr
 
 // Ctrl-C: the first cancels the request named here, the second quits.
 void interrupt_watch(struct tern_request *r); // NULL: no request; Ctrl-C then quits at once
+// From here on the program goes on after a Ctrl-C: of an answer the third quits, and between answers it is noted only.
+void interrupt_hold(bool on);
 bool interrupt_seen(void);
 
 // Reads a prompt: from text (may be NULL), else from file ("-": standard input), else standard input when it is no

@@ -1,20 +1,10 @@
 // tern chat: a conversation at the terminal; piped input is one message.
 #include "base/base.h"
-#include "app.h"
+#include "chat.h"
 
 #include <stdio.h>
 
 #define QUOTES "\"\"\"" // around a message of several lines
-
-struct chat {
-    const struct command *command;
-    struct tern_engine *engine;
-    struct tern_session *session;
-    struct tern_request_options request;
-    const char *system;
-    struct buf messages; // JSON array items, without the brackets
-    bool terminal, stats;
-};
 
 static void message_put(struct chat *c, const char *role, struct str content) {
     if (c->messages.len > 0) buf_puts(&c->messages, ", ");
@@ -23,18 +13,13 @@ static void message_put(struct chat *c, const char *role, struct str content) {
     buf_puts(&c->messages, "}");
 }
 
-static void chat_reset(struct chat *c) {
-    buf_clear(&c->messages);
-    if (c->system) message_put(c, "system", str_from(c->system));
-}
-
 // One user message and its answer. A failed turn leaves the conversation as it was.
 static int chat_turn(struct chat *c, struct str text) {
     size_t before = c->messages.len;
     message_put(c, "user", text);
     struct buf array;
     buf_init(&array, APP_TEXT_BYTES_MAX);
-    buf_putf(&array, "[%s]", c->messages.data);
+    chat_array_put(c, &array);
     struct tern_request_options r = c->request;
     r.messages_json = (struct tern_str){array.data, array.len};
     struct answer_view v;
@@ -51,6 +36,7 @@ static int chat_turn(struct chat *c, struct str text) {
         if (v.text.len == 0 || v.n_calls > 0 || v.text.data[v.text.len - 1] != '\n') out_puts("\n");
         out_flush();
         message_put(c, "assistant", buf_str(&v.text));
+        buf_put(&c->turns, &before, sizeof before);
         if (v.finish == TERN_FINISH_CANCELLED) {
             fprintf(stderr, "(stopped)\n");
             if (!c->terminal) code = EXIT_INTERRUPTED;
@@ -62,70 +48,90 @@ static int chat_turn(struct chat *c, struct str text) {
     return code;
 }
 
-static void chat_help(void) {
-    fprintf(stderr, "/reset  new conversation\n/stats  show speeds after each answer, or stop showing them\n"
-                    "/help   this list\n/bye    end (as does the end of input)\n"
-                    "\"\"\"     begins a message of several lines, and ends it\nCtrl-C stops an answer; twice quits\n");
-}
-
-// True when the line was a command. *end: leave.
-static bool chat_command(struct chat *c, struct str line, bool *end) {
-    if (line.len == 0 || line.data[0] != '/') return false;
-    if (str_eqz(line, "/bye") || str_eqz(line, "/exit") || str_eqz(line, "/quit"))
-        *end = true;
-    else if (str_eqz(line, "/reset"))
-        chat_reset(c);
-    else if (str_eqz(line, "/stats"))
-        c->stats = !c->stats;
-    else {
-        if (!str_eqz(line, "/help")) fprintf(stderr, "no such command\n");
-        chat_help();
-    }
-    return true;
-}
-
-static bool line_read(struct buf *line) {
-    int ch;
-    while ((ch = getchar()) != EOF && ch != '\n') buf_putc(line, (char)ch);
-    return ch != EOF;
-}
-
 // The lines between two of QUOTES, the first of which begins `line` and is taken off.
-static bool lines_read(struct buf *line) {
+static enum term_event lines_read(struct term *t, struct buf *line) {
     const struct str quotes = STR(QUOTES);
     line->len -= quotes.len;
     memmove(line->data, line->data + quotes.len, line->len);
-    bool more = true;
-    while (more && !str_ends(str_trim(buf_str(line)), quotes)) {
-        fprintf(stderr, ". ");
+    enum term_event event = TERM_LINE;
+    while (event == TERM_LINE && !str_ends(str_trim(buf_str(line)), quotes)) {
         buf_putc(line, '\n');
-        more = line_read(line);
+        event = term_read(t, ". ", line);
     }
     while (line->len > 0 && strchr(" \t\r\n", line->data[line->len - 1])) line->len--;
     if (str_ends(buf_str(line), quotes)) line->len -= quotes.len;
-    return more;
+    return event;
+}
+
+// One message: lines that end with a backslash go on (the editor keeps such lines together itself).
+static enum term_event message_read(struct term *t, struct buf *line) {
+    buf_clear(line);
+    enum term_event event = term_read(t, "> ", line);
+    if (event == TERM_LINE && str_starts(buf_str(line), STR(QUOTES))) return lines_read(t, line);
+    while (event == TERM_LINE && !term_edits(t) && line->len > 0 && line->data[line->len - 1] == '\\') {
+        line->data[line->len - 1] = '\n';
+        event = term_read(t, ". ", line);
+    }
+    return event;
+}
+
+// $TERN_HISTORY, or $XDG_STATE_HOME/tern/chat_history, else ~/.local/state/tern/chat_history; NULL: none.
+static const char *history_path(const struct chat *c, struct buf *path) {
+    const char *given = env_get("TERN_HISTORY"), *state = env_get("XDG_STATE_HOME"), *home = env_get("HOME");
+    if (c->no_history || (given && strcmp(given, "off") == 0)) return NULL;
+    if (given)
+        buf_puts(path, given);
+    else if (state && state[0] == '/') // the XDG rules have relative paths ignored
+        buf_putf(path, "%s/tern/chat_history", state);
+    else if (home && home[0] == '/')
+        buf_putf(path, "%s/.local/state/tern/chat_history", home);
+    return path->len > 0 && !path->failed ? path->data : NULL;
+}
+
+static void chat_talk(struct chat *c, struct term *t) {
+    struct buf line;
+    struct tern_err history_err;
+    buf_init(&line, APP_TEXT_BYTES_MAX);
+    bool end = false, hinted = false;
+    while (!end) {
+        enum term_event event = message_read(t, &line);
+        struct str text = str_trim(buf_str(&line));
+        if (event == TERM_END) break; // what was begun is not sent
+        if (event == TERM_INTERRUPTED) {
+            if (!hinted) fprintf(stderr, "(Ctrl-D or /bye ends)\n");
+            hinted = true;
+            continue;
+        }
+        if (text.len == 0) continue;
+        term_remember(t, line.data[0] == ' ' ? buf_str(&line) : text, &history_err);
+        if (history_err.code != TERN_OK) fail_told(c->command, &history_err);
+        if (!chat_command(c, text, &end)) chat_turn(c, text);
+    }
+    buf_release(&line);
 }
 
 static int chat_terminal(struct chat *c) {
     struct tern_model_info info;
-    tern_engine_info(c->engine, &info);
-    fprintf(stderr, "%s (%s, %s) on %s, %d threads. /help lists commands.\n", info.name, info.format, info.numerics,
-            info.kernels, info.n_threads);
-    struct buf line;
-    buf_init(&line, APP_TEXT_BYTES_MAX);
-    bool end = false;
-    while (!end) {
-        fprintf(stderr, "> ");
-        buf_clear(&line);
-        end = !line_read(&line);
-        if (!end && str_starts(buf_str(&line), STR(QUOTES))) end = !lines_read(&line);
-        struct str text = str_trim(buf_str(&line));
-        if (text.len == 0 || chat_command(c, text, &end)) continue;
-        chat_turn(c, text);
+    struct term *t;
+    struct tern_err err = {0}, history_err;
+    struct buf path;
+    buf_init(&path, 1u << 16);
+    struct term_options o = {.history_path = history_path(c, &path), .words = chat_words};
+    int code = EXIT_DONE;
+    if (term_open(&t, &o, &history_err, &err) != TERN_OK) {
+        code = fail_told(c->command, &err);
+    } else {
+        if (history_err.code != TERN_OK) fail_told(c->command, &history_err);
+        tern_engine_info(c->engine, &info);
+        fprintf(stderr, "%s (%s, %s) on %s, %d threads. /help lists commands.\n", info.name, info.format, info.numerics,
+                info.kernels, info.n_threads);
+        interrupt_hold(true);
+        chat_talk(c, t);
+        interrupt_hold(false);
+        term_close(t);
     }
-    fprintf(stderr, "\n");
-    buf_release(&line);
-    return EXIT_DONE;
+    buf_release(&path);
+    return code;
 }
 
 static int chat_piped(struct chat *c) {
@@ -150,8 +156,11 @@ static int chat_main(const struct command *command, int argc, char **argv) {
     struct opt model_rows[MODEL_OPTS_N], sample_rows[SAMPLE_OPTS_N];
     model_opts_table(&model, model_rows);
     sample_opts_table(&sample, sample_rows);
-    const struct opt rows[] = {{"--system", 's', "TEXT", OPT_TEXT, &c.system, 0, 0, "system message"},
+    const char *system = NULL;
+    const struct opt rows[] = {{"--system", 's', "TEXT", OPT_TEXT, &system, 0, 0, "system message"},
                                {"--stats", 0, NULL, OPT_FLAG, &c.stats, 0, 0, "counts and speeds after each answer"},
+                               {"--no-history", 0, NULL, OPT_FLAG, &c.no_history, 0, 0,
+                                "keep no file of the messages typed (TERN_HISTORY=off is the same)"},
                                {0}};
     const struct opt *const tables[] = {rows, sample_rows, model_rows, NULL};
     int n_args, code;
@@ -162,17 +171,24 @@ static int chat_main(const struct command *command, int argc, char **argv) {
     code = engine_open_told(command, &model, &c.engine);
     if (code != 0) return code;
     struct tern_err err = {0};
-    buf_init(&c.messages, APP_TEXT_BYTES_MAX);
+    struct buf *const bufs[] = {&c.system, &c.messages, &c.turns, &c.saved};
+    for (size_t i = 0; i < ARRAY_LEN(bufs); i++) buf_init(bufs[i], APP_TEXT_BYTES_MAX);
     if (tern_session_open(&c.session, c.engine, &err) != TERN_OK) {
         code = fail_told(command, &err);
     } else {
-        chat_reset(&c);
+        if (system) buf_puts(&c.system, system);
         code = c.terminal ? chat_terminal(&c) : chat_piped(&c);
     }
     tern_session_close(c.session);
     tern_engine_close(c.engine);
-    buf_release(&c.messages);
+    for (size_t i = 0; i < ARRAY_LEN(bufs); i++) buf_release(bufs[i]);
     return code;
 }
 
-const struct command command_chat = {"chat", "", "talk with a model", NULL, chat_main};
+const struct command command_chat = {
+    "chat", "", "talk with a model",
+    "Ctrl-C stops an answer, Ctrl-D ends, up-arrow and Ctrl-R find earlier messages, /help lists commands. Messages\n"
+    "typed are kept in $XDG_STATE_HOME/tern/chat_history (~/.local/state; TERN_HISTORY names another file), readable\n"
+    "for you alone; one that begins with a blank is not. Keys are libedit's and ~/.editrc's. Piped input is one "
+    "message.",
+    chat_main};

@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "app.h"
 #include "policy/policy.h"
+#include "term/term.h"
 #include "unit/unit.h"
 
 #include <stdio.h>
@@ -48,6 +49,12 @@ static void cache_print(void) {
              bytes_format((uint64_t)limit, limit_text), text ? " (TERN_CACHE_BYTES)" : "");
 }
 
+static void terminal_print(void) {
+    bool usable;
+    const char *note = term_editor_note(&usable);
+    out_putf("line editing of tern chat: %s%s\n", usable ? "" : "no, ", note);
+}
+
 static void validations_put_rows(void) {
     struct validations v;
     struct tern_err err = {0};
@@ -88,6 +95,7 @@ static int doctor_main(const struct command *c, int argc, char **argv) {
     out_putf("memory: %s, %s available\n", bytes_format(os_ram_total(), total),
              bytes_format(os_ram_available(), available));
     cache_print();
+    terminal_print();
     units_print();
     out_puts("runtimes of the npu unit (npu:NAME):\n");
     unit_npu_backends_each(backend_print, NULL);

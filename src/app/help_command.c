@@ -18,6 +18,8 @@ static const struct {
     {"TERN_PROFILE", "1: times of the cpu unit's operations, at the end (with TERN_LOG=info)"},
     {"TERN_CACHE_BYTES", "bytes of packed weights kept on disk at most"},
     {"XDG_CACHE_HOME", "folder of caches: packed weights and profiles are in its folder tern (default ~/.cache)"},
+    {"TERN_HISTORY", "file of the messages typed in tern chat; off: none"},
+    {"XDG_STATE_HOME", "folder of what tern chat and tern serve remember: its folder tern (default ~/.local/state)"},
     {"TERN_NPU_CTX", "positions that programs of the npu unit have room for (doc/npu.md)"},
     {"TERN_NPU_OBSERVE", "file that ranges of activations are written to"},
     {"TERN_NPU_SCALES", "file of scales that such ranges gave"},

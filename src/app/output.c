@@ -53,18 +53,24 @@ int prompt_read(const struct command *c, const char *text, const char *file, str
     return 0;
 }
 
+#define PRESSES_HELD 2 // that a program which goes on bears while one answer is being stopped
+
 static struct tern_request *volatile watched;
-static volatile sig_atomic_t n_interrupts;
+static volatile sig_atomic_t n_interrupts, held;
 
 static void on_interrupt(void) {
     struct tern_request *r = watched;
-    if (n_interrupts++ > 0 || !r) _Exit(EXIT_INTERRUPTED);
-    tern_request_cancel(r);
+    if (n_interrupts++ >= (held ? PRESSES_HELD : r != NULL)) _Exit(EXIT_INTERRUPTED);
+    if (r) tern_request_cancel(r);
 }
 
 void interrupt_watch(struct tern_request *r) {
     n_interrupts = 0;
     watched = r;
-    os_on_interrupt(r ? on_interrupt : NULL);
+    os_on_interrupt(r || held ? on_interrupt : NULL);
+}
+void interrupt_hold(bool on) {
+    held = on;
+    interrupt_watch(NULL);
 }
 bool interrupt_seen(void) { return n_interrupts > 0; }

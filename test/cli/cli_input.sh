@@ -81,7 +81,7 @@ if command -v script >/dev/null 2>&1 && [ "$(uname)" = Linux ]; then
     printf '"""s01\nsecond line\n"""\n"""s15"""\n/bye\n' |
         script -qec "$TERN chat -m $script_model" /dev/null 2>/dev/null | tr -d '\r' >"$work/out"
     [ "$(grep -c 'Hello, world' "$work/out")" = 1 ] && pass || fail 'several lines are one message'
-    [ "$(grep -c '^> ' "$work/out")" = 3 ] && pass || fail 'chat: three prompts for two messages and the end'
+    [ "$(grep -c '\(^\|h\)> ' "$work/out")" = 3 ] && pass || fail 'chat: three prompts for two messages and the end'
     want_in 'quotes on one line' out 'items = \[1, 2, 3\]'
 fi
 finish
