@@ -29,20 +29,11 @@ void prefix_key_root(const struct prefix_cache *c, struct str tenant, struct pre
     sha256_final(&h, out->b);
 }
 
-void prefix_key_next(struct prefix_key *key, const int32_t ids[OP_BLOCK]) {
+void prefix_key_next(struct prefix_key *key, const int32_t *ids, size_t n) {
     struct sha256 h;
     sha256_init(&h);
     sha256_update(&h, key->b, sizeof key->b);
-    sha256_update(&h, ids, OP_BLOCK * sizeof *ids);
-    sha256_final(&h, key->b);
-}
-
-// Hashes fewer ids than a whole block's key, so the two never meet.
-void prefix_key_half(struct prefix_key *key, const int32_t ids[PREFIX_HALF]) {
-    struct sha256 h;
-    sha256_init(&h);
-    sha256_update(&h, key->b, sizeof key->b);
-    sha256_update(&h, ids, PREFIX_HALF * sizeof *ids);
+    sha256_update(&h, ids, n * sizeof *ids);
     sha256_final(&h, key->b);
 }
 
@@ -56,21 +47,31 @@ static int32_t *half_bucket_of(const struct prefix_cache *c, const struct prefix
     return &c->half_buckets[load_u64(half->b) & (uint64_t)(c->n_buckets - 1)];
 }
 
-static void half_put(struct prefix_cache *c, int32_t i) {
+static bool half_in_memory(const struct prefix_block *b) { return b->ready && b->has_half; }
+
+void prefix_half_list(struct prefix_cache *c, int32_t i) {
     struct prefix_block *b = &c->blocks[i];
-    if (!b->has_half) return;
+    const bool due = half_in_memory(b) || b->disk_half;
+    if (due == b->half_listed) return;
     int32_t *at = half_bucket_of(c, &b->half);
-    b->half_next = *at;
-    *at = i;
+    if (due) {
+        b->half_next = *at;
+        *at = i;
+    } else {
+        while (*at != i) at = &c->blocks[*at].half_next;
+        *at = b->half_next;
+    }
+    b->half_listed = due;
 }
 
-static void half_remove(struct prefix_cache *c, int32_t i) {
-    struct prefix_block *b = &c->blocks[i];
-    if (!b->has_half) return;
-    int32_t *at = half_bucket_of(c, &b->half);
-    while (*at != i) at = &c->blocks[*at].half_next;
-    *at = b->half_next;
-    b->has_half = false;
+int32_t prefix_find_half(const struct prefix_cache *c, const struct prefix_key *half) {
+    int32_t found = PREFIX_NONE;
+    for (int32_t i = *half_bucket_of(c, half); i != PREFIX_NONE; i = c->blocks[i].half_next) {
+        if (memcmp(c->blocks[i].half.b, half->b, sizeof half->b) != 0) continue;
+        found = i;
+        if (half_in_memory(&c->blocks[i])) break;
+    }
+    return found;
 }
 
 int32_t prefix_find(const struct prefix_cache *c, const struct prefix_key *key) {
@@ -104,7 +105,8 @@ static bool blocks_grow(struct prefix_cache *c) {
         int32_t *b = bucket_of(c, &blocks[i].key);
         blocks[i].bucket_next = *b;
         *b = i;
-        if (blocks[i].ready) half_put(c, i);
+        blocks[i].half_listed = false;
+        prefix_half_list(c, i);
     }
     return true;
 }
@@ -168,10 +170,10 @@ void prefix_touch(struct prefix_cache *c, int32_t i) {
 static void cell_free(struct prefix_cache *c, int32_t i) {
     struct prefix_block *b = &c->blocks[i];
     if (b->ready) list_remove(c, i);
-    if (b->ready) half_remove(c, i);
     c->free_cells[c->n_cells - c->n_cells_used--] = b->cell;
     b->cell = -1;
     b->ready = false;
+    prefix_half_list(c, i);
     prefix_block_unused(c, i);
 }
 
@@ -214,14 +216,14 @@ size_t prefix_match(struct prefix_cache *c, const struct prefix_key *keys, size_
 
 bool prefix_match_half(struct prefix_cache *c, const struct prefix_key *half, struct prefix_held *out) {
     mutex_lock(c->mutex);
-    int32_t i = *half_bucket_of(c, half);
-    while (i != PREFIX_NONE && memcmp(c->blocks[i].half.b, half->b, sizeof half->b) != 0) i = c->blocks[i].half_next;
-    if (i != PREFIX_NONE) {
+    int32_t i = prefix_find_half(c, half);
+    const bool found = i != PREFIX_NONE && half_in_memory(&c->blocks[i]);
+    if (found) {
         *out = held_make(c, i);
         prefix_touch(c, i);
     }
     mutex_unlock(c->mutex);
-    return i != PREFIX_NONE;
+    return found;
 }
 
 void prefix_let_go(struct prefix_cache *c, const struct prefix_held *held, size_t n) {
@@ -242,7 +244,6 @@ bool prefix_place(struct prefix_cache *c, const struct prefix_key *key, const st
         struct prefix_block *b = &c->blocks[i];
         taken = b->ready && !b->has_conv && has_conv && b->n_held == 0;
         if (taken) list_remove(c, i);
-        if (taken) half_remove(c, i);
     } else {
         int32_t cell = cell_take(c);
         if (cell >= 0 && i == PREFIX_NONE) i = prefix_block_new(c, key, parent, depth);
@@ -253,6 +254,7 @@ bool prefix_place(struct prefix_cache *c, const struct prefix_key *key, const st
     }
     if (taken) {
         c->blocks[i].ready = false;
+        prefix_half_list(c, i);
         c->blocks[i].stamp = c->clock;
         *out = held_make(c, i);
         out->has_conv = has_conv;
@@ -265,12 +267,12 @@ bool prefix_place(struct prefix_cache *c, const struct prefix_key *key, const st
 void prefix_put(struct prefix_cache *c, const struct prefix_held *held, bool store) {
     mutex_lock(c->mutex);
     struct prefix_block *b = &c->blocks[held->block];
-    b->ready = true;
     b->has_conv = held->has_conv;
     b->has_draft = held->has_draft;
     b->has_half = held->has_half;
-    b->half = held->half;
-    half_put(c, held->block);
+    if (!b->half_listed) b->half = held->half; // else it is the same, of the file's head
+    b->ready = true;
+    prefix_half_list(c, held->block);
     b->n_held--;
     list_put(c, held->block);
     prefix_touch(c, held->block);

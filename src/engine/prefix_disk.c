@@ -56,6 +56,8 @@ static uint64_t data_bytes(const struct file_head *h) { return h->kv_bytes + h->
 static void file_forget(struct prefix_cache *c, int32_t i) { // under the mutex
     c->disk_bytes -= c->blocks[i].disk_bytes;
     c->blocks[i].disk_bytes = 0;
+    c->blocks[i].disk_half = false;
+    prefix_half_list(c, i);
     prefix_block_unused(c, i);
 }
 
@@ -137,6 +139,8 @@ static void store_run(struct prefix_cache *c, int32_t i) {
     c->disk_bytes += bytes - c->blocks[i].disk_bytes; // one without convolution rows was replaced, or none
     c->blocks[i].disk_bytes = bytes;
     c->blocks[i].disk_conv = b.has_conv;
+    c->blocks[i].disk_half = b.has_half;
+    prefix_half_list(c, i);
     c->info.n_stored++;
 }
 
@@ -222,11 +226,21 @@ static bool block_load(struct prefix_cache *c, const struct prefix_key *key) {
     }
     mutex_lock(c->mutex);
     c->info.n_damaged += status == TERN_BAD_FORMAT;
-    c->disk_bytes -= c->blocks[held.block].disk_bytes; // it is held, so it is still there
-    c->blocks[held.block].disk_bytes = 0;
+    file_forget(c, held.block); // the block goes with its cell
     mutex_unlock(c->mutex);
     prefix_drop(c, &held);
     return false;
+}
+
+// Behind the known blocks: one on disk whose first half the text has, and which memory has of no other.
+static bool half_is_needed(const struct prefix_cache *c, struct prefix_task *t) {
+    struct prefix_key half = t->n_known > 0 ? t->keys[t->n_known - 1] : *t->root;
+    if (!t->ids || t->n_ids < t->n_known * OP_BLOCK + PREFIX_HALF) return false;
+    prefix_key_next(&half, t->ids + t->n_known * OP_BLOCK, PREFIX_HALF);
+    int32_t i = prefix_find_half(c, &half);
+    if (i == PREFIX_NONE || c->blocks[i].ready) return false;
+    t->half = c->blocks[i].key;
+    return true;
 }
 
 bool prefix_stage(struct prefix_cache *c, struct prefix_task *task) {
@@ -234,11 +248,13 @@ bool prefix_stage(struct prefix_cache *c, struct prefix_task *task) {
     if (!d) return false;
     bool needed = false;
     mutex_lock(c->mutex);
-    for (size_t k = 0; k < task->n && !needed; k++) {
-        int32_t i = prefix_find(c, &task->keys[k]);
-        if (i == PREFIX_NONE) break;
-        needed = !c->blocks[i].ready && c->blocks[i].disk_bytes > 0;
+    for (task->n_known = 0; task->n_known < task->n; task->n_known++) {
+        int32_t i = prefix_find(c, &task->keys[task->n_known]);
+        if (i == PREFIX_NONE || (!c->blocks[i].ready && c->blocks[i].disk_bytes == 0)) break;
+        needed = needed || !c->blocks[i].ready;
     }
+    task->has_half = half_is_needed(c, task);
+    needed = needed || task->has_half;
     if (needed) {
         task->next = NULL;
         *d->tasks_end = task;
@@ -251,6 +267,12 @@ bool prefix_stage(struct prefix_cache *c, struct prefix_task *task) {
 
 // ------------------------------------------------------------------------------------------------------------- thread
 
+static void task_run(struct prefix_cache *c, const struct prefix_task *t) {
+    size_t k = 0;
+    while (k < t->n_known && block_load(c, &t->keys[k])) k++;
+    if (k == t->n_known && t->has_half) block_load(c, &t->half);
+}
+
 static void disk_main(void *arg) {
     struct prefix_cache *c = arg;
     struct prefix_disk *d = c->disk;
@@ -261,7 +283,7 @@ static void disk_main(void *arg) {
             d->tasks = t->next;
             if (!d->tasks) d->tasks_end = &d->tasks;
             mutex_unlock(c->mutex);
-            for (size_t k = 0; k < t->n && block_load(c, &t->keys[k]);) k++;
+            task_run(c, t);
             t->done(t->arg);
             mutex_lock(c->mutex);
         } else if (d->n_stores > 0) {
@@ -317,6 +339,9 @@ static void scan_file(struct scan *s, const char *path, const struct prefix_key 
     if (i == PREFIX_NONE) return;
     c->blocks[i].disk_bytes = st->size;
     c->blocks[i].disk_conv = h.flags & FILE_HAS_CONV;
+    c->blocks[i].disk_half = own && (h.flags & FILE_HAS_HALF);
+    c->blocks[i].half = h.half;
+    prefix_half_list(c, i);
     c->blocks[i].stamp = (uint64_t)MAX(st->mtime_ns, 0);
     c->disk_bytes += st->size;
 }

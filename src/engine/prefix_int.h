@@ -2,7 +2,7 @@
 // convolution rows behind them, and the drafter's K/V rows. A block's key is a hash of the model's identity, the tenant
 // and all tokens up to its end, so equal keys hold equal bytes, and a lookup walks the keys of a prompt from its begin:
 // the blocks of all prompts are a tree whose edges are 32 tokens. Where the last edge differs in its second half, the
-// first half of a block in memory still serves, by the convolution rows behind its middle.
+// first half of a block still serves, by the convolution rows behind its middle.
 //
 //   prefix_cache.c    the tree, and the data in memory: cells of one size, least recently used goes first
 //   prefix_disk.c     a file for each block, written and read by a thread of its own
@@ -33,9 +33,9 @@ void prefix_cache_close(struct prefix_cache *c); // what waits to be written is 
 
 // The key before the first block of a tenant's; then the next one's.
 void prefix_key_root(const struct prefix_cache *c, struct str tenant, struct prefix_key *out);
-void prefix_key_next(struct prefix_key *key, const int32_t ids[OP_BLOCK]);
+// n: OP_BLOCK for the next block, PREFIX_HALF for its middle; of so many bytes each, the two never meet.
+void prefix_key_next(struct prefix_key *key, const int32_t *ids, size_t n);
 #define PREFIX_HALF (OP_BLOCK / 2)
-void prefix_key_half(struct prefix_key *key, const int32_t ids[PREFIX_HALF]); // from the block before to the middle
 
 // A block in memory that is held stays there, and its data does not change.
 #define PREFIX_NONE (-1)
@@ -59,14 +59,20 @@ bool prefix_place(struct prefix_cache *c, const struct prefix_key *key, const st
 void prefix_put(struct prefix_cache *c, const struct prefix_held *held, bool store); // now others find it
 void prefix_drop(struct prefix_cache *c, const struct prefix_held *held);            // it could not be filled
 
-// Brings what the disk has of blocks keys[0 … n) into memory. False: there is nothing to bring, done is not called.
-// Else done is called by the disk thread; task, keys and arg stay until then.
+// Brings what the disk has of blocks keys[0 … n) into memory, and where these end a block whose first half is that of
+// the text. False: there is nothing to bring, done is not called. Else done is called by the disk thread; task, keys,
+// ids and arg stay until then.
 struct prefix_task {
     struct prefix_task *next;
-    const struct prefix_key *keys;
+    const struct prefix_key *root, *keys;
     size_t n;
+    const int32_t *ids; // [n_ids] the text; NULL: whole blocks are enough
+    size_t n_ids;
     void (*done)(void *arg);
     void *arg;
+    size_t n_known;         // prefix_stage's: blocks that are somewhere
+    bool has_half;          // … and behind them
+    struct prefix_key half; // the block to be read
 };
 bool prefix_stage(struct prefix_cache *c, struct prefix_task *task);
 
@@ -80,8 +86,8 @@ void prefix_cache_info(struct prefix_cache *c, struct prefix_info *out);
 
 struct prefix_block {
     struct prefix_key key, parent;
-    struct prefix_key half; // of its middle; if has_half
-    int32_t half_next;      // in its bucket of halves, while its data is in memory and ready
+    struct prefix_key half; // of its middle; if has_half or disk_half
+    int32_t half_next;      // in its bucket of halves, if half_listed
     int32_t depth;          // blocks before it
     int32_t bucket_next;    // in its bucket, or in the list of free ones
     int32_t cell;           // -1: not in memory
@@ -89,7 +95,8 @@ struct prefix_block {
     int32_t n_held;
     bool ready, has_conv, has_draft, has_half; // of the data in memory
     uint64_t disk_bytes;                       // of its file; 0: none
-    bool disk_conv;                            // which holds convolution rows
+    bool disk_conv, disk_half;                 // which holds convolution rows; those behind the middle
+    bool half_listed;                          // memory or disk has the state behind its middle
     uint64_t stamp;                            // of the last use; that of a parent is never below its children's
 };
 struct prefix_disk;
@@ -119,6 +126,9 @@ int32_t prefix_find(const struct prefix_cache *c, const struct prefix_key *key);
 int32_t prefix_up(const struct prefix_cache *c, int32_t block); // what it hangs from, if known
 int32_t prefix_block_new(struct prefix_cache *c, const struct prefix_key *key, const struct prefix_key *parent,
                          int depth);                             // PREFIX_NONE: no memory
+// A block whose half has this key: in memory and ready, else on disk. PREFIX_NONE: there is none.
+int32_t prefix_find_half(const struct prefix_cache *c, const struct prefix_key *half);
+void prefix_half_list(struct prefix_cache *c, int32_t block);    // in its bucket or not, as it should be now
 void prefix_touch(struct prefix_cache *c, int32_t block);        // with all that it hangs from
 void prefix_block_unused(struct prefix_cache *c, int32_t block); // forgets it if nothing of it is left
 

@@ -55,7 +55,7 @@ enum tern_status service_prefix_keys(struct tern_service *s, struct tern_job *j,
     if (!j->keys) return err_set(err, TERN_NO_MEMORY, "no memory for a job");
     struct prefix_key key = j->root;
     for (size_t i = 0; i < j->n_keys; i++) {
-        prefix_key_next(&key, p->ids + i * OP_BLOCK);
+        prefix_key_next(&key, p->ids + i * OP_BLOCK, OP_BLOCK);
         j->keys[i] = key;
     }
     return TERN_OK;
@@ -73,7 +73,14 @@ static void staged(void *arg) {
 
 bool service_prefix_stage(struct tern_service *s, struct tern_job *j) {
     if (!s->prefix) return false;
-    j->stage = (struct prefix_task){.keys = j->keys, .n = j->n_keys, .done = staged, .arg = j};
+    const struct id_list *p = &j->request->prompt;
+    j->stage = (struct prefix_task){.root = &j->root,
+                                    .keys = j->keys,
+                                    .n = j->n_keys,
+                                    .ids = p->ids,
+                                    .n_ids = p->len - 1, // the last token runs again
+                                    .done = staged,
+                                    .arg = j};
     if (!prefix_stage(s->prefix, &j->stage)) return false;
     s->n_staging++;
     return true;
@@ -109,7 +116,7 @@ static bool half_hold(struct tern_service *s, const struct tern_job *j, size_t n
     const struct id_list *p = &j->request->prompt;
     struct prefix_key half = n > 0 ? j->keys[n - 1] : j->root;
     if (p->len - 1 < n * OP_BLOCK + PREFIX_HALF) return false; // the last token runs again
-    prefix_key_half(&half, p->ids + n * OP_BLOCK);
+    prefix_key_next(&half, p->ids + n * OP_BLOCK, PREFIX_HALF);
     return prefix_match_half(s->prefix, &half, &s->held[n]);
 }
 
@@ -174,7 +181,7 @@ static enum tern_status block_fill(struct tern_service *s, struct tern_job *j, s
     if (t->slot < 0 || conv_is_known(t, row - PREFIX_HALF, row_first, false)) {
         TRY(conv_read(t, row - PREFIX_HALF, false, service_held_middle(s, to)));
         to->half = *parent;
-        prefix_key_half(&to->half, t->ids + block * OP_BLOCK);
+        prefix_key_next(&to->half, t->ids + block * OP_BLOCK, PREFIX_HALF);
         to->has_half = true;
     }
     return draft_read(j->session, block, service_held_draft(s, to), &to->has_draft);
@@ -185,7 +192,7 @@ static void block_store(struct tern_service *s, struct tern_job *j, size_t block
     struct prefix_key parent = j->last;
     struct prefix_held held;
     bool has_conv = conv_is_known(t, row, row_first, t->len == (block + 1) * OP_BLOCK);
-    prefix_key_next(&j->last, t->ids + block * OP_BLOCK);
+    prefix_key_next(&j->last, t->ids + block * OP_BLOCK, OP_BLOCK);
     j->n_known = block + 1;
     if (!prefix_place(s->prefix, &j->last, &parent, (int)block, has_conv, &held, &j->cache_off)) return;
     if (block_fill(s, j, &held, block, &parent, row, row_first) == TERN_OK)

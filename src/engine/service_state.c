@@ -30,7 +30,7 @@ static enum tern_status text_keys(struct tern_service *s, struct state_text *t, 
     struct prefix_key key;
     prefix_key_root(s->prefix, (struct str){tenant.data, tenant.len}, &key);
     for (size_t i = 0; i < t->n_keys; i++) {
-        prefix_key_next(&key, t->ids.ids + i * OP_BLOCK);
+        prefix_key_next(&key, t->ids.ids + i * OP_BLOCK, OP_BLOCK);
         t->keys[i] = key;
     }
     return TERN_OK;
@@ -161,7 +161,7 @@ static enum tern_status blocks_put(struct tern_service *s, struct tern_str tenan
         bool full, has_conv = f->shape.has_slot && *n + 1 == n_blocks;
         memcpy(ids, f->body + *n * sizeof ids, sizeof ids);
         parent = key;
-        prefix_key_next(&key, ids);
+        prefix_key_next(&key, ids, OP_BLOCK);
         if (!prefix_place(s->prefix, &key, &parent, (int)*n, has_conv, &held, &full)) {
             if (full)
                 return err_set(err, TERN_LIMIT,

@@ -260,12 +260,25 @@ static void test_restart(void **state) {
     tern_service_close(s); // writes what waits
     folder_read(&f);
     assert_int_equal(f.n, 339 / BLOCK);
+    // Texts that part within a block take half of it from its file, in another process too.
+    static const int same[] = {20, 3 * BLOCK + 20};
+    s = service_open(&b, RAM, f.path, DISK);
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        int32_t other[200];
+        prompt_make(other, 200, 0, 0, 70 + (uint32_t)i);
+        memcpy(other, ids, (size_t)same[i] * sizeof *ids);
+        job_run_checked(&r, &b, s, other, 200, "b");
+        assert_int_equal(r.usage.n_cached, i ? HALF : 0); // of its own first one
+        job_run_checked(&r, &b, s, other, 200, "a");
+        assert_int_equal(r.usage.n_cached, same[i] / HALF * HALF);
+    }
+    tern_service_close(s);
     s = service_open(&b, RAM, f.path, DISK);
     job_run_checked(&r, &b, s, ids, 300, "a");
     assert_int_equal(r.usage.n_cached, 299 / BLOCK * BLOCK);
     job_run_checked(&r, &b, s, ids, 5 * BLOCK, "a"); // half of a block that came from a file
     assert_int_equal(r.usage.n_cached, 4 * BLOCK + HALF);
-    job_run_checked(&r, &b, s, ids, 300, "b");
+    job_run_checked(&r, &b, s, ids, 300, "c");
     assert_int_equal(r.usage.n_cached, 0);
     tern_service_close(s);
     // Another model's state, here of another cache type, is never taken.
