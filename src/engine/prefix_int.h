@@ -125,7 +125,7 @@ struct prefix_cache {
 int32_t prefix_find(const struct prefix_cache *c, const struct prefix_key *key);
 int32_t prefix_up(const struct prefix_cache *c, int32_t block); // what it hangs from, if known
 int32_t prefix_block_new(struct prefix_cache *c, const struct prefix_key *key, const struct prefix_key *parent,
-                         int depth);                             // PREFIX_NONE: no memory
+                         int depth); // PREFIX_NONE: no memory
 // A block whose half has this key: in memory and ready, else on disk. PREFIX_NONE: there is none.
 int32_t prefix_find_half(const struct prefix_cache *c, const struct prefix_key *half);
 void prefix_half_list(struct prefix_cache *c, int32_t block);    // in its bucket or not, as it should be now

@@ -186,7 +186,7 @@ static void traces_check(struct bench *b, int n_traces, bool has_model) {
                   (unsigned long long)info.n_cached);
     assert_int_equal(info.n_failed, 0);
     assert_int_equal(info.n_done + info.n_cancelled, info.n_jobs);
-    assert_true(info.n_accepted > 20);
+    assert_true(info.n_accepted > (is_short ? 5 : 20)); // how many is a matter of times too
 }
 
 static void test_traces(void **state) {
