@@ -37,7 +37,6 @@ struct ort_node;
 struct ort_graph;
 struct ort_model;
 struct ort_attr;
-struct ort_binding;
 struct ort_threading;
 struct ort_arena_cfg;
 struct ort_ep_device;
@@ -69,7 +68,10 @@ struct ort_editor_api {
 struct ort_api {
     ort_slot skip0[2];
     const char *(*get_error_message)(const struct ort_status *status);
-    ort_slot skip1[7];
+    ort_slot skip1[6];
+    struct ort_status *(*run)(struct ort_session *s, const struct ort_run_options *o, const char *const *in_names,
+                              const struct ort_value *const *in, size_t n_in, const char *const *out_names,
+                              size_t n_out, struct ort_value **out);
     struct ort_status *(*create_session_options)(struct ort_session_options **out);
     ort_slot skip2[6];
     struct ort_status *(*disable_mem_pattern)(struct ort_session_options *o);
@@ -112,14 +114,7 @@ struct ort_api {
     struct ort_status *(*release_available_providers)(char **names, int n);
     ort_slot skip12[3];
     struct ort_status *(*add_session_config_entry)(struct ort_session_options *o, const char *key, const char *value);
-    ort_slot skip13[2];
-    struct ort_status *(*run_with_binding)(struct ort_session *s, const struct ort_run_options *o,
-                                           const struct ort_binding *b);
-    struct ort_status *(*create_io_binding)(struct ort_session *s, struct ort_binding **out);
-    void (*release_io_binding)(struct ort_binding *);
-    struct ort_status *(*bind_input)(struct ort_binding *b, const char *name, const struct ort_value *v);
-    struct ort_status *(*bind_output)(struct ort_binding *b, const char *name, const struct ort_value *v);
-    ort_slot skip14[6];
+    ort_slot skip13[13];
     struct ort_status *(*create_and_register_allocator)(struct ort_env *e, const struct ort_memory_info *info,
                                                         const struct ort_arena_cfg *cfg);
     ort_slot skip15[2];
@@ -168,6 +163,7 @@ struct ort_api {
     ort_slot skip26[2];
     struct ort_status *(*ep_assigned_node_get_operator_type)(const struct ort_assigned_node *n, const char **out);
 };
+_Static_assert(offsetof(struct ort_api, run) == 9 * sizeof(ort_slot), "slot of run");
 _Static_assert(offsetof(struct ort_api, get_error_message) == 2 * sizeof(ort_slot), "slot of get_error_message");
 _Static_assert(offsetof(struct ort_api, create_env_with_global_thread_pools) == 119 * sizeof(ort_slot),
                "slot of create_env_with_global_thread_pools");

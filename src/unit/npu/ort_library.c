@@ -129,6 +129,11 @@ enum tern_status ort_open(struct npu_backend **out, const struct npu_backend_opt
     *out = NULL;
     if (!b) return err_set(err, TERN_NO_MEMORY, "no memory for ONNX Runtime");
     b->base.driver = &npu_ort_backend;
+    b->mutex = mutex_create();
+    if (!b->mutex) {
+        mem_free(b);
+        return err_set(err, TERN_NO_MEMORY, "no memory for ONNX Runtime");
+    }
     TRY_GOTO(npu_runtime_find(b->base.info.library, sizeof b->base.info.library, &place, o->library, err), fail);
     TRY_GOTO(npu_runtime_load(&lib, b->base.info.library, &place, err), fail);
     TRY_GOTO(tables_get(b, lib, err), fail);
@@ -147,5 +152,7 @@ void ort_close(struct npu_backend *backend) {
     if (!b) return;
     if (b->memory) b->api->release_memory_info(b->memory);
     if (b->env) b->api->release_env(b->env);
+    mem_free(b->weights);
+    mutex_free(b->mutex);
     mem_free(b);
 }
