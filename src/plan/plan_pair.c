@@ -3,6 +3,9 @@
 //   handoff ... prompts on the first unit, answers on the second
 //   extend .... the first unit as long as its programs hold the contexts of a step, the second beyond that
 //
+// So are rows of features for a drafter: each unit writes its steps' rows into the drafter's buffer, which is host
+// memory that both reach.
+//
 // Both units hold the model's weights. What a step leaves in the pool is a state of this plan: half of it may come from
 // each unit's arithmetic, so a pair of units is a class of its own (tern fidelity measures it).
 #include "base/base.h"
@@ -39,7 +42,6 @@ static bool pair_fits(const struct plan_options *o, const char **reason) {
         unit_driver_of(o->units[i].unit)->caps(o->units[i].unit, &caps);
         if (!caps.host_memory) *reason = "a unit has memory of its own, so that no state can be shared";
     }
-    if (!*reason && o->n_features > 0) *reason = "a drafter that reads features of layers needs one unit";
     if (*reason) return false;
     *reason = "";
     return true;

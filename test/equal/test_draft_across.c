@@ -1,7 +1,8 @@
 // A drafter on another unit than the model's: the model's features cross through host memory, the drafter packs for
 // itself what it would borrow on the same unit, and the text is that of plain decoding on the model's unit, in every
 // mode, behind a fork and behind a saved state. The drafts stay as good as on the model's own unit, which a lost, stale
-// or misplaced row of features would show; the null unit computes nothing, and its drafts are refused one by one.
+// or misplaced row of features would show; so do those of a plan of two units, which both write rows. The
+// null unit computes nothing, and its drafts are refused one by one.
 #define _GNU_SOURCE 1
 #include "../common/prompt_file.h"
 #include "../common/tiny_drafter_folder.h"
@@ -20,13 +21,16 @@ static const struct {
     const char *unit, *draft_unit;
     enum { BY_DRAFTER, BY_MODEL } by;
     bool computes;
+    const char *then_unit; // answers run there (plan handoff), prompts on `unit`, whose features the drafter reads too
 } pairs[] = {
-    {"cpu", NULL, BY_DRAFTER, true},
-    {"cpu", "npu:fp32", BY_DRAFTER, true},
-    {"cpu", "npu:coreai-linux", BY_DRAFTER, true},
-    {"npu:fp32", "cpu", BY_DRAFTER, true},
-    {"cpu", "null", BY_DRAFTER, false},
-    {"npu:fp32", "cpu", BY_MODEL, true},
+    {"cpu", NULL, BY_DRAFTER, true, NULL},
+    {"cpu", "npu:fp32", BY_DRAFTER, true, NULL},
+    {"cpu", "npu:coreai-linux", BY_DRAFTER, true, NULL},
+    {"npu:fp32", "cpu", BY_DRAFTER, true, NULL},
+    {"cpu", "null", BY_DRAFTER, false, NULL},
+    {"npu:fp32", "cpu", BY_MODEL, true, NULL},
+    {"npu:fp32", NULL, BY_DRAFTER, true, "cpu"},
+    {"cpu", "npu:fp32", BY_DRAFTER, true, "npu:fp32"},
 };
 static const struct {
     const char *name;
@@ -94,13 +98,16 @@ static double pair_run(size_t i) {
     int64_t rounds = 0, accepted = 0;
     eo.unit = pairs[i].unit;
     eo.draft_unit = pairs[i].draft_unit;
+    eo.plan = pairs[i].then_unit ? "handoff" : NULL;
+    eo.then_unit = pairs[i].then_unit;
     eo.draft_path = pairs[i].by == BY_MODEL ? target : drafter;
     eo.draft = TERN_DRAFT_AUTO;
     eo.n_threads = 2;
     eo.n_sessions = 2;
     eo.n_ctx = 256;
     eo.window = 64;
-    if (eo.unit[0] == 'n') eo.kv_type = TERN_KV_F32; // what its plain steps and its trees need to have the same bits
+    if (eo.unit[0] == 'n' || eo.then_unit)
+        eo.kv_type = TERN_KV_F32; // what its plain steps and its trees need to have the same bits
     struct tern_engine *e = fixture_engine(&eo);
     struct tern_session *s = fixture_session(e);
     tern_engine_info(e, &info);
@@ -138,7 +145,8 @@ static void test_pairs(void **state) {
     double own = 0;
     for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
         double mean = pair_run(i);
-        print_message("%s, drafts on %s%s: %.2f accepted a round\n", pairs[i].unit,
+        print_message("%s%s%s, drafts on %s%s: %.2f accepted a round\n", pairs[i].unit,
+                      pairs[i].then_unit ? ", then " : "", pairs[i].then_unit ? pairs[i].then_unit : "",
                       pairs[i].draft_unit ? pairs[i].draft_unit : "the same",
                       pairs[i].by == BY_MODEL ? " by the model itself" : "", mean);
         if (i == 0) own = mean;

@@ -192,7 +192,6 @@ static void test_refused(void **state) {
     struct tiny_shape shape = tiny_lfm2_shape(FORMAT_F32, 1);
     struct model *m = tiny_model_create(&shape);
     struct seat seats[2];
-    const int feature = 0;
     seat_open(&seats[0], "cpu", m);
     seat_open(&seats[1], "npu:fp32", m);
     const struct plan_unit units[2] = {{seats[0].unit, seats[0].weights}, {seats[1].unit, seats[1].weights}};
@@ -206,19 +205,16 @@ static void test_refused(void **state) {
                                        .n_out_max = 8};
     static const struct {
         const char *kind, *text;
-        int n_units, window, n_features;
-    } cases[] = {{"handoff", "it runs on two units", 1, WINDOW, 0},
-                 {"extend", "the first unit holds any context", 2, WINDOW, 0},
-                 {"handoff", "larger than the unit's largest", 2, 200, 0},
-                 {"handoff", "features", 2, WINDOW, 1}};
+        int n_units, window;
+    } cases[] = {{"handoff", "it runs on two units", 1, WINDOW},
+                 {"extend", "the first unit holds any context", 2, WINDOW},
+                 {"handoff", "larger than the unit's largest", 2, 200}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct plan_options o = plain;
         struct plan *p = NULL;
         uint64_t work = 1, pools = 1;
         o.n_units = cases[i].n_units;
         o.window = cases[i].window;
-        o.n_features = cases[i].n_features;
-        o.feature_layers = &feature;
         assert_int_equal(plan_open(&p, cases[i].kind, &o, &test_err), TERN_UNSUPPORTED);
         if (!strstr(test_err.message, cases[i].text)) fail_msg("said \"%s\"", test_err.message);
         assert_null(p);
