@@ -33,6 +33,9 @@ static void test_absent(void **state) {
     check_open_fails(&npu_openvino_backend, &o, TERN_NOT_FOUND, "there is no file '/nowhere/libopenvino_c.so'");
     o.library = FAKE_OTHER;
     check_open_fails(&npu_openvino_backend, &o, TERN_UNSUPPORTED, "has no function ov_get_openvino_version");
+    o.library = FAKE_OLD_OPENVINO;
+    check_open_fails(&npu_openvino_backend, &o, TERN_UNSUPPORTED,
+                     "is OpenVINO 2024.6.0-17404; 2025 or later is needed");
 }
 
 static void test_device(void **state) {

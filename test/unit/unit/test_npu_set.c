@@ -91,6 +91,60 @@ static enum tern_status logits_get(const char *unit, const struct model *m, bool
     return text_run(unit, m, pack_cache, STEP_ROWS, out, info, err);
 }
 
+// Memory of a unit with all programs of two windows and three buckets beside that of the weights, which lie in a file:
+// no program has a copy of them, nor memory of its own for values.
+static void test_memory(void **state) {
+    (void)state;
+    static const uint32_t gives[] = {0, PROG_OUT_ARGMAX, PROG_OUT_LOGITS};
+    struct tiny_shape shape = tiny_lfm2_shape(FORMAT_F16, 3);
+    shape.n_embd = 512;
+    shape.n_ff = 2048;
+    shape.n_vocab = 8000;
+    struct model *m = tiny_model_create(&shape);
+    struct unit *u = NULL;
+    struct unit_weights *w = NULL;
+    struct weights_info info;
+    struct prog *p[6];
+    struct unit_program *programs[6];
+    struct weights_options o = {.numerics = PROG_CLASS_INT8, .pack_cache = true};
+    uint64_t begin = 0;
+    snprintf(m->digest, sizeof m->digest, "%064d", 3);
+    setenv("TERN_NPU_CTX", "1024", 1);
+    assert_ok(unit_open(&u, "npu", &(struct unit_options){.n_threads = 1}, &test_err));
+    const struct unit_driver *d = unit_driver_of(u);
+    for (int start = 0; start < 2; start++) {
+        begin = mem_stats_get().bytes_now;
+        assert_ok(d->weights_import(u, &w, m, &o, &info, &test_err));
+        if (start == 0) d->weights_free(u, w);
+    }
+    assert_true(info.from_cache);
+    double weights = (double)info.bytes, imported = (double)(mem_stats_get().bytes_now - begin);
+    for (int i = 0; i < 6; i++) {
+        struct prog_spec spec = {.kind = PROG_WHOLE,
+                                 .numerics = PROG_CLASS_INT8,
+                                 .kv_type = OP_KV_F16,
+                                 .window = i < 3 ? 64 : 32,
+                                 .n_out_max = gives[i % 3] ? -1 : 0,
+                                 .outputs = gives[i % 3]};
+        assert_ok(prog_build(&p[i], m, &spec, &test_err));
+        assert_ok(d->program_compile(u, &programs[i], p[i], w, &test_err));
+    }
+    double all = (double)(mem_stats_get().bytes_now - begin);
+    if (getenv("TEST_VERBOSE"))
+        print_message("weights %.2f MiB; beside them: imported %.3f of it, with all programs %.3f\n",
+                      weights / (1 << 20), imported / weights, all / weights);
+    assert_true(imported < 0.05 * weights);
+    assert_true(all < 0.4 * weights); // with the weights themselves: 1.4
+    for (int i = 0; i < 6; i++) {
+        d->program_free(u, programs[i]);
+        prog_free(p[i]);
+    }
+    d->weights_free(u, w);
+    unit_close(u);
+    tiny_model_free(m);
+    setenv("TERN_NPU_CTX", "256", 1);
+}
+
 #define N 4096
 static float want[N], have[N];
 
@@ -310,6 +364,7 @@ static void test_runtimes(void **state) {
         {"ort", "TERN_ORT_LIBRARY", FAKE_OLD, "or later is needed"},
         {"ort", "TERN_ORT_LIBRARY", FAKE_OTHER, "is not ONNX Runtime"},
         {"openvino", "TERN_OPENVINO_LIBRARY", "/nonexistent.so", "named by TERN_OPENVINO_LIBRARY"},
+        {"openvino", "TERN_OPENVINO_LIBRARY", FAKE_OLD_OPENVINO, "2025 or later is needed"},
         {"openvino", "TERN_OPENVINO_LIBRARY", FAKE_OTHER, "it is not OpenVINO, or one older than"},
         {"coreai", "TERN_COREAI_PYTHON", "/nonexistent", "named by TERN_COREAI_PYTHON"},
         {"coreai", "TERN_COREAI_PYTHON", old, "coreai-core is 1.0.0b2; 1.0.0b3 or later is needed"},
@@ -490,17 +545,13 @@ int main(void) {
     other = tiny_model_create(&second);
     snprintf(model->digest, sizeof model->digest, "%064d", 1);
     snprintf(other->digest, sizeof other->digest, "%064d", 2);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_equal_from_a_set),
-                                       cmocka_unit_test(test_equal_from_the_cache),
-                                       cmocka_unit_test(test_refused),
-                                       cmocka_unit_test(test_chunks),
-                                       cmocka_unit_test(test_parse),
-                                       cmocka_unit_test(test_buckets),
-                                       cmocka_unit_test(test_switch),
-                                       cmocka_unit_test(test_doctor),
-                                       cmocka_unit_test(test_runtimes),
-                                       cmocka_unit_test(test_cache_full),
-                                       cmocka_unit_test(test_advice)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_equal_from_a_set), cmocka_unit_test(test_equal_from_the_cache),
+        cmocka_unit_test(test_memory),           cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_chunks),           cmocka_unit_test(test_parse),
+        cmocka_unit_test(test_buckets),          cmocka_unit_test(test_switch),
+        cmocka_unit_test(test_doctor),           cmocka_unit_test(test_runtimes),
+        cmocka_unit_test(test_cache_full),       cmocka_unit_test(test_advice)};
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     tiny_model_free(model);
     tiny_model_free(other);
