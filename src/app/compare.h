@@ -22,6 +22,7 @@ struct compare_answer {
     double answer_s;  // from the first token to the last
     int64_t n_prompt; // prompt tokens; -1: not said
     int64_t n_answer; // tokens, the first included; -1: not said
+    int64_t n_ahead;  // of them, guessed ahead and accepted (ours)
     bool is_over;     // the engine said that it is done
 };
 void compare_answer_init(struct compare_answer *a);
@@ -63,8 +64,9 @@ struct compare_engine {
     int n_threads, n_ctx, n_max;
     int stall_s; // without a byte of an answer
     // State.
-    char base[512], log_path[512], version[128], command[1024];
-    char model[256]; // the engine's name of the model
+    char base[512], log_path[512], version[128];
+    char command[1024]; // that started it, files without their folders
+    char model[256];    // the engine's name of the model
     struct os_child child;
     uint64_t rss_max; // bytes, as far as known; 0: unknown
     const char *rss_note;
@@ -104,7 +106,8 @@ struct compare_result {
     struct compare_text texts[COMPARE_PROMPTS_MAX];
     int n_prompts, n_rows, n_repeats;
     struct compare_row rows[STATS_MAX];
-    uint64_t rss[2]; // 0: not known
+    uint64_t rss[2];                  // 0: not known
+    int64_t n_ours_all, n_ours_ahead; // tokens of our answers; of them, guessed ahead and accepted
 };
 enum compare_metric { METRIC_FIRST, METRIC_PREFILL, METRIC_DECODE, METRIC_COUNT };
 struct compare_summary {
@@ -114,6 +117,8 @@ struct compare_summary {
 };
 struct compare_summary compare_summarise(const struct compare_result *r, enum compare_metric m,
                                          int prompt /* -1: all */);
+// A path's last name; options, addresses and other words as they are. Pages are shared; folders are nobody's business.
+const char *compare_path_tail(const char *path);
 double compare_prefix_share(struct str a, struct str b);
 double compare_equal_share(const struct compare_result *r, int *n_whole);
 void compare_print(const struct compare_result *r);

@@ -21,19 +21,14 @@ static const char *const own_prompts[] = {
     "Write a Python function that returns the n-th Fibonacci number, with a short explanation.",
     "Explain to a ten-year-old why the sky is blue.",
     "Translate into German: The meeting was moved to Thursday because the train was late.",
-    "Summarise in two sentences: The lighthouse at the end of the pier had been dark for eleven years when Mara took "
-    "the "
-    "job. The harbour master handed her a ring of keys and a list of faults, the longest he had ever written, and told "
-    "her "
-    "that the lamp would never turn again. She spent the first winter drying the walls, the second mending the stairs, "
-    "and "
-    "the third taking the clockwork apart on a bed sheet, piece by piece, each with a number in chalk. Fishermen who "
-    "came in "
-    "at night began to see a light behind the glass, not yet the lamp, only hers. On the first evening of the fourth "
-    "winter, "
-    "with half the town on the pier, she let go of the weight, the wheels caught, and the beam went round over the "
-    "roofs and "
-    "far out to sea, where three boats that had been waiting for the morning turned towards home.",
+    "Summarise in two sentences: The lighthouse at the end of the pier had been dark for eleven years when Mara "
+    "took the job. The harbour master handed her a ring of keys and a list of faults, the longest he had ever "
+    "written, and told her that the lamp would never turn again. She spent the first winter drying the walls, the "
+    "second mending the stairs, and the third taking the clockwork apart on a bed sheet, piece by piece, each with "
+    "a number in chalk. Fishermen who came in at night began to see a light behind the glass, not yet the lamp, "
+    "only hers. On the first evening of the fourth winter, with half the town on the pier, she let go of the "
+    "weight, the wheels caught, and the beam went round over the roofs and far out to sea, where three boats that "
+    "had been waiting for the morning turned towards home.",
 };
 
 struct compare_opts {
@@ -192,6 +187,7 @@ static enum tern_status ours_ask(struct comparing *c, const struct compare_promp
         out->prompt_s = ev.usage.prompt_s;
         out->answer_s = ev.usage.answer_s;
         out->first_s = ev.usage.first_token_s;
+        out->n_ahead = ev.usage.n_accepted;
         out->is_over = true;
     }
     tern_request_free(r);
@@ -216,6 +212,8 @@ static enum tern_status side_run(struct comparing *c, int side, int prompt, stru
         buf_clear(text);
         buf_put(text, a.text.data ? a.text.data : "", a.text.len);
         if (side == COMPARE_OURS) {
+            r->n_ours_all += a.n_answer;
+            r->n_ours_ahead += a.n_ahead;
             r->texts[prompt].n_prompt = a.n_prompt;
             r->texts[prompt].n_answer = a.n_answer;
         }

@@ -127,7 +127,8 @@ static enum tern_status ready_wait(struct compare_engine *e, struct tern_err *er
 static void command_tell(struct compare_engine *e, const char *const *argv) {
     size_t len = 0;
     for (int i = 0; argv[i] && len < sizeof e->command; i++)
-        len += (size_t)snprintf(e->command + len, sizeof e->command - len, "%s%s", i ? " " : "", argv[i]);
+        len += (size_t)snprintf(e->command + len, sizeof e->command - len, "%s%s", i ? " " : "",
+                                compare_path_tail(argv[i]));
 }
 
 static enum tern_status llama_open(struct compare_engine *e, struct tern_err *err) {

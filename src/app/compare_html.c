@@ -42,9 +42,10 @@ static void head_put(struct buf *b, const struct compare_result *r) {
                 "</style></head><body>\n<h1>tern and ");
     put_text(b, str_from(r->engine->kind->title));
     buf_puts(b, "</h1>\n<p>Model <b>");
-    put_text(b, str_from(r->model_name));
-    buf_putf(b, "</b>, %s, %d prompts, each answered %d times by both in turn. Bars are medians.</p>\n",
-             r->info.format ? r->info.format : "", r->n_prompts, r->n_repeats);
+    const bool is_file = str_ends(str_from(r->model_name), STR(".gguf"));
+    put_text(b, str_from(is_file ? compare_path_tail(r->model_name) : r->model_name));
+    buf_putf(b, "</b>, %s, %d prompts, each answered %d time%s by both in turn. Bars are medians.</p>\n",
+             r->info.format ? r->info.format : "", r->n_prompts, r->n_repeats, r->n_repeats == 1 ? "" : "s");
 }
 
 static const struct {
@@ -140,6 +141,9 @@ enum tern_status compare_write_html(const struct compare_result *r, const char *
     put_text(&b, str_from(r->machine));
     buf_puts(&b, "; ");
     put_text(&b, str_from(r->when));
+    if (r->n_ours_ahead > 0)
+        buf_putf(&b, "<br>tern guessed %lld of its %lld tokens ahead and checked them (--draft off: none)",
+                 (long long)r->n_ours_ahead, (long long)r->n_ours_all);
     if (r->engine->command[0]) {
         buf_puts(&b, "<br>");
         put_text(&b, str_from(r->engine->command));

@@ -11,6 +11,12 @@ double compare_prefix_share(struct str a, struct str b) {
     return longer ? (double)n / (double)longer : 1;
 }
 
+const char *compare_path_tail(const char *path) {
+    const char *slash = strrchr(path, '/');
+    if (path[0] == '-' || strstr(path, "://")) return path;
+    return slash && slash[1] ? slash + 1 : path;
+}
+
 double compare_equal_share(const struct compare_result *r, int *n_whole) {
     double sum = 0;
     *n_whole = 0;
@@ -82,8 +88,12 @@ void compare_print(const struct compare_result *r) {
     const double equal = compare_equal_share(r, &n_whole);
     out_putf("equal text: %d of %d answers whole; %.0f %% before the first difference\n", n_whole, r->n_prompts,
              100 * equal);
-    out_putf("model %s; %d prompts, %d runs each, in turn; %s; %s%s%s; %s\n", r->model_name, r->n_prompts, r->n_repeats,
-             r->machine, r->engine->kind->title, r->engine->version[0] ? " " : "", r->engine->version, r->when);
+    if (r->n_ours_ahead > 0)
+        out_putf("tern guessed %lld of its %lld tokens ahead (--draft off: none)\n", (long long)r->n_ours_ahead,
+                 (long long)r->n_ours_all);
+    out_putf("model %s; %d prompts, %d run%s each, in turn; %s; %s%s%s; %s\n", r->model_name, r->n_prompts,
+             r->n_repeats, r->n_repeats == 1 ? "" : "s", r->machine, r->engine->kind->title,
+             r->engine->version[0] ? " " : "", r->engine->version, r->when);
 }
 
 static void metric_json(struct json_writer *w, const struct compare_result *r, int prompt) {

@@ -39,6 +39,8 @@ want_in 'compare --json' out '"decode_tokens_s":{"ours":[0-9.]*,"theirs":66.6'
 cp "$work/page.html" "$work/out"
 want_in 'page' out '<svg '
 want_in 'page' out '&lt;b&gt;&amp;&quot;x&quot;'
+want_in 'page' out '<b>[^/]*\.gguf</b>.*answered 2 times'
+want_in 'page' out '<br>fake_engine -m [^/ ]*\.gguf --host'
 want_not_in 'page' out '<script\|http://[^1]\|https://\|<b>&'
 
 unsound() { # MODE PATTERN
