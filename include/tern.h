@@ -187,6 +187,9 @@ TERN_API int64_t tern_template_render(const struct tern_engine *e, struct tern_s
                                       struct tern_str tools_json /* may be empty */, bool add_generation_prompt,
                                       char *out, size_t cap, struct tern_err *err);
 struct tern_request_options;
+// The same text for messages_json, tools_json and template_json of a request's options.
+TERN_API int64_t tern_prompt_render(const struct tern_engine *e, const struct tern_request_options *prompt,
+                                    bool add_generation_prompt, char *out, size_t cap, struct tern_err *err);
 // Tokens of the prompt that a request with these options has; or a negative tern_status.
 TERN_API int64_t tern_prompt_count(const struct tern_engine *e, const struct tern_request_options *prompt,
                                    struct tern_err *err);
@@ -204,6 +207,9 @@ enum tern_pooling {
 // whatever the threads and the machine's instruction set.
 TERN_API enum tern_status tern_embed(struct tern_engine *e, struct tern_str text, enum tern_pooling pooling, float *out,
                                      size_t n, struct tern_err *err);
+// The same for token ids, taken as they are.
+TERN_API enum tern_status tern_embed_ids(struct tern_engine *e, const int32_t *ids, size_t n_ids,
+                                         enum tern_pooling pooling, float *out, size_t n, struct tern_err *err);
 
 // An encoder with a prompt-router head (LFM2.5-Encoder-350M-Prompt-Router's format) scores routes for a text: which of
 // several models, tools or topics it belongs to. logits [n_routes]; their softmax is the router's opinion. Text and
@@ -394,7 +400,7 @@ struct tern_event {
     int n_logprobs_token;
     int64_t n_done, n_total; // progress
     enum tern_finish finish; // done
-    struct tern_usage usage; // done
+    struct tern_usage usage; // done; of progress only n_cached
 };
 // Works until there is something to tell. After DONE: TERN_INVALID_ARGUMENT.
 TERN_API enum tern_status tern_request_next(struct tern_request *r, struct tern_event *event, struct tern_err *err);

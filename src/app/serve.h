@@ -214,9 +214,11 @@ struct serve_ask {
     struct str prompt, input;                           // raw JSON
     struct str response_format, json_schema, choice;    // raw JSON
     struct str grammar, regex;
+    struct str suffix; // what follows the gap that a completion fills in; empty: none
     struct str system; // raw JSON (formats with a field of its own for it)
     float temperature, top_p, min_p, presence_penalty, frequency_penalty, repeat_penalty;
     int64_t top_k, max_tokens, max_completion_tokens, n, best_of, logprobs_n, top_logprobs, seed, repeat_last;
+    int64_t answer_ms_max; // then the answer ends, once a line of it is there; 0: never
     bool stream, include_usage, logprobs, echo, ignore_eos, parallel_tool_calls, return_progress;
     const char *stop[TERN_STOP_MAX];
     int n_stop;
@@ -295,6 +297,8 @@ bool serve_take_thinking(struct serve_ask *a, struct str raw, const char *name);
 bool serve_take_template_values(struct serve_ask *a, struct str raw, const char *name);
 // What was said of these, as the request's template_json; empty: nothing.
 struct str serve_template_values(struct serve_ask *a);
+// The ask's conversation as a prompt, of which nothing else is set.
+void serve_prompt_options(const struct serve *s, struct serve_ask *a, struct tern_request_options *prompt);
 // Tokens of the ask's conversation as the model's prompt; negative: a status.
 int64_t serve_prompt_count(const struct serve *s, const struct serve_model *m, struct serve_ask *a,
                            struct tern_err *err);
@@ -319,7 +323,8 @@ struct serve_choice {
     struct buf logprobs;        // as the format writes them
     int n_calls;
     char call_id[40];     // of the newest call
-    bool is_done, is_cut; // cut: ended by the server (only the first call was wanted)
+    bool is_done, is_cut; // cut: ended by the server (only the first call was wanted, the time is over)
+    enum tern_finish cut_finish;
     enum tern_finish finish;
     struct tern_usage usage;
     const char *state; // "queued", "prompt", "answer", "done"
@@ -378,6 +383,7 @@ struct tern_usage serve_usage_sum(const struct serve_answer *a);
 void serve_usage_put(struct json_writer *w, const struct serve_answer *a);   // the OpenAI object
 void serve_timings_put(struct json_writer *w, const struct serve_answer *a); // key and object, as llama-server's
 void serve_energy_put(struct json_writer *w, const struct serve_answer *a);  // key and object; joules null when unknown
+void serve_progress_put(struct json_writer *w, const struct serve_answer *a, const struct tern_event *e); // the same
 void serve_id_make(char *out, size_t cap, const char *prefix);
 // A member that answers the whole of a text: bytes of messages, tools … as the engine wants them.
 static inline struct tern_str serve_str(struct str s) { return (struct tern_str){s.data, s.len}; }

@@ -143,6 +143,16 @@ void serve_energy_put(struct json_writer *w, const struct serve_answer *a) {
     json_write_object_end(w);
 }
 
+void serve_progress_put(struct json_writer *w, const struct serve_answer *a, const struct tern_event *e) {
+    json_write_key(w, "prompt_progress");
+    json_write_object(w);
+    int_put(w, "total", e->n_total);
+    int_put(w, "cache", e->usage.n_cached);
+    int_put(w, "processed", e->n_done);
+    f64_put(w, "time_ms", (double)(clock_ns() - a->begin_ns) * 1e-6);
+    json_write_object_end(w);
+}
+
 // --------------------------------------------------------------------------------------------------------- at work
 
 static void call_keep(struct serve_choice *c, const struct tern_event *e) {
@@ -167,11 +177,24 @@ static void call_keep(struct serve_choice *c, const struct tern_event *e) {
     snprintf(c->call_id, sizeof c->call_id, "%s", id);
 }
 
+static void choice_cut(struct serve_choice *c, enum tern_finish finish) {
+    c->is_cut = true;
+    c->cut_finish = finish;
+    tern_job_cancel(c->job);
+}
+
+// At a line's end, once the answer has taken as long as it may.
+static bool time_is_over(const struct serve_answer *a, const struct serve_choice *c) {
+    const double answer_s = (double)(clock_ns() - a->begin_ns) * 1e-9 - serve_call_of(a->r)->first_token_s;
+    return a->ask.answer_ms_max > 0 && answer_s * 1e3 > (double)a->ask.answer_ms_max && c->text.len > 0 &&
+           memchr(c->text.data, '\n', c->text.len);
+}
+
 static void event_take(struct serve_answer *a, struct serve_choice *c, const struct tern_event *e) {
     struct serve_call *call = serve_call_of(a->r);
     if (e->type == TERN_EVENT_DONE) {
         c->is_done = true;
-        c->finish = c->is_cut ? TERN_FINISH_TOOL_CALLS : e->finish;
+        c->finish = c->is_cut ? c->cut_finish : e->finish;
         c->usage = e->usage;
     } else if (e->type != TERN_EVENT_PROGRESS) {
         if (c->is_cut) return;
@@ -185,10 +208,8 @@ static void event_take(struct serve_answer *a, struct serve_choice *c, const str
     case TERN_EVENT_DONE: break;
     }
     a->wire->event(a, c, e, &a->out);
-    if (e->type == TERN_EVENT_TOOL_CALL && !a->ask.parallel_tool_calls) {
-        c->is_cut = true;
-        tern_job_cancel(c->job);
-    }
+    if (e->type == TERN_EVENT_TOOL_CALL && !a->ask.parallel_tool_calls) choice_cut(c, TERN_FINISH_TOOL_CALLS);
+    if (e->type == TERN_EVENT_TEXT && time_is_over(a, c)) choice_cut(c, TERN_FINISH_LENGTH);
 }
 
 // Takes what the choice's job has to tell, at most so long as there is room. False: *fault says what failed.

@@ -4,30 +4,9 @@
 #include "base/base.h"
 #include "serve_anthropic.h"
 
-// The stop text that ended an answer: the first in what was generated; NULL when it ended by itself.
-static const char *stop_found(const struct serve_answer *a) {
-    const struct serve_choice *c = &a->choices[0];
-    const char *found = NULL;
-    size_t n, first = (size_t)-1;
-    const int32_t *ids = tern_job_ids(c->job, &n);
-    if (c->finish != TERN_FINISH_STOP || a->ask.n_stop == 0 || !ids) return NULL;
-    const int64_t len = tern_detokenize(a->m->engine, ids, n, false, NULL, 0, NULL);
-    char *text = len > 0 ? mem_alloc((size_t)len) : NULL;
-    if (!text) return NULL;
-    tern_detokenize(a->m->engine, ids, n, false, text, (size_t)len, NULL);
-    for (int i = 0; i < a->ask.n_stop; i++) {
-        const size_t at = str_find((struct str){text, (size_t)len}, str_from(a->ask.stop[i]), 0);
-        if (at >= first) continue;
-        first = at;
-        found = a->ask.stop[i];
-    }
-    mem_free(text);
-    return found;
-}
-
 static void stop_put(struct json_writer *w, const struct serve_answer *a) {
     const enum tern_finish finish = a->choices[0].finish;
-    const char *found = stop_found(a);
+    const char *found = serve_stop_found(a, &a->choices[0]);
     serve_put_text(w, "stop_reason",
                    finish == TERN_FINISH_LENGTH       ? "max_tokens"
                    : finish == TERN_FINISH_TOOL_CALLS ? "tool_use"

@@ -142,14 +142,18 @@ bool serve_answer_prepare(struct serve_answer *sa) {
     return true;
 }
 
+void serve_prompt_options(const struct serve *s, struct serve_ask *a, struct tern_request_options *prompt) {
+    const struct str values = serve_template_values(a);
+    tern_request_options_default(prompt);
+    prompt->messages_json = serve_str(a->messages);
+    prompt->tools_json = serve_str(a->tools);
+    prompt->template_json = values.len > 0 ? serve_str(values) : s->sample.request.template_json;
+}
+
 int64_t serve_prompt_count(const struct serve *s, const struct serve_model *m, struct serve_ask *a,
                            struct tern_err *err) {
     struct tern_request_options prompt;
-    const struct str values = serve_template_values(a);
-    tern_request_options_default(&prompt);
-    prompt.messages_json = serve_str(a->messages);
-    prompt.tools_json = serve_str(a->tools);
-    prompt.template_json = values.len > 0 ? serve_str(values) : s->sample.request.template_json;
+    serve_prompt_options(s, a, &prompt);
     return tern_prompt_count(m->engine, &prompt, err);
 }
 

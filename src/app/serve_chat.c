@@ -1,8 +1,6 @@
 // POST /v1/chat/completions: OpenAI's wire format, whole and as server-sent events.
 #include "base/base.h"
-#include "serve.h"
-
-#include <stdio.h>
+#include "serve_parts.h"
 
 static const struct serve_field fields[] = {
     SERVE_FIELDS_OPENAI,
@@ -24,69 +22,15 @@ static const struct serve_field fields[] = {
 
 // ------------------------------------------------------------------------------------------------------------- pieces
 
-static void str_member(struct json_writer *w, const char *key, struct str value) {
-    json_write_key(w, key);
-    json_write_str(w, value);
-}
-static void null_member(struct json_writer *w, const char *key) {
-    json_write_key(w, key);
-    json_write_null(w);
-}
-
 // id, object, created, model, system_fingerprint.
 static void head_put(struct json_writer *w, const struct serve_answer *a, const char *object) {
     json_write_object(w);
-    str_member(w, "id", str_from(a->id));
-    str_member(w, "object", str_from(object));
+    serve_put_str(w, "id", str_from(a->id));
+    serve_put_str(w, "object", str_from(object));
     json_write_key(w, "created");
     json_write_int(w, a->created_s);
-    str_member(w, "model", str_from(a->m->id));
-    str_member(w, "system_fingerprint", str_from(a->s->fingerprint));
-}
-
-// One token: {"token", "logprob", "bytes"}, left open.
-static void token_put(struct json_writer *w, const struct tern_logprob *l) {
-    json_write_object(w);
-    str_member(w, "token", serve_view(l->bytes)); // ill-formed bytes as U+FFFD; the bytes are told beside it
-    json_write_key(w, "logprob");
-    json_write_f64(w, (double)l->logprob);
-    json_write_key(w, "bytes");
-    json_write_array(w);
-    for (size_t i = 0; i < l->bytes.len; i++) json_write_int(w, (uint8_t)l->bytes.data[i]);
-    json_write_array_end(w);
-}
-
-static void logprobs_items_put(struct json_writer *w, const struct tern_event *e) {
-    int per = e->n_logprobs_token;
-    for (int i = 0; i + per <= e->n_logprobs && per > 0; i += per) {
-        token_put(w, &e->logprobs[i]);
-        json_write_key(w, "top_logprobs");
-        json_write_array(w);
-        for (int k = 1; k < per; k++) {
-            if (e->logprobs[i + k].id < 0) continue;
-            token_put(w, &e->logprobs[i + k]);
-            json_write_object_end(w);
-        }
-        json_write_array_end(w);
-        json_write_object_end(w);
-    }
-}
-
-static void logprobs_keep(struct serve_choice *c, const struct tern_event *e) {
-    if (e->n_logprobs <= 0 || e->n_logprobs_token <= 0) return;
-    if (c->logprobs.len > 0) buf_putc(&c->logprobs, ',');
-    struct buf items;
-    buf_init(&items, SERVE_TEXT_BYTES_MAX);
-    struct json_writer w;
-    json_write_init(&w, &items);
-    json_write_array(&w);
-    logprobs_items_put(&w, e);
-    json_write_array_end(&w);
-    if (items.failed)
-        c->logprobs.failed = true;
-    else
-        buf_put(&c->logprobs, items.data + 1, items.len - 2);
-    buf_release(&items);
+    serve_put_str(w, "model", str_from(a->m->id));
+    serve_put_str(w, "system_fingerprint", str_from(a->s->fingerprint));
 }
 
 // ------------------------------------------------------------------------------------------------------------- stream
@@ -112,9 +56,9 @@ static void chunk_close(struct json_writer *w, struct serve_answer *a, const str
         json_write_object(w);
         json_write_key(w, "content");
         json_write_array(w);
-        logprobs_items_put(w, e);
+        serve_logprobs_put(w, e, false);
         json_write_array_end(w);
-        null_member(w, "refusal");
+        serve_put_text(w, "refusal", NULL);
         json_write_object_end(w);
     } else {
         json_write_null(w);
@@ -126,7 +70,7 @@ static void chunk_close(struct json_writer *w, struct serve_answer *a, const str
         json_write_null(w);
     json_write_object_end(w);
     json_write_array_end(w);
-    if (a->ask.include_usage) null_member(w, "usage");
+    if (a->ask.include_usage) serve_put_text(w, "usage", NULL);
 }
 
 static void chunk_end(struct json_writer *w, struct buf *out) {
@@ -138,8 +82,8 @@ static void stream_begin(struct serve_answer *a, struct buf *out) {
     for (int i = 0; i < a->n_choices; i++) {
         struct json_writer w;
         chunk_open(&w, a, i, out);
-        str_member(&w, "role", STR("assistant"));
-        str_member(&w, "content", STR(""));
+        serve_put_str(&w, "role", STR("assistant"));
+        serve_put_str(&w, "content", STR(""));
         chunk_close(&w, a, NULL, NULL);
         chunk_end(&w, out);
     }
@@ -157,13 +101,13 @@ static void call_chunks_put(struct serve_answer *a, struct serve_choice *c, cons
         json_write_key(&w, "index");
         json_write_int(&w, c->n_calls - 1);
         if (part == 0) {
-            str_member(&w, "id", str_from(c->call_id));
-            str_member(&w, "type", STR("function"));
+            serve_put_str(&w, "id", str_from(c->call_id));
+            serve_put_str(&w, "type", STR("function"));
         }
         json_write_key(&w, "function");
         json_write_object(&w);
-        if (part == 0) str_member(&w, "name", serve_view(e->tool_name));
-        str_member(&w, "arguments", part == 0 ? STR("") : serve_view(e->tool_arguments));
+        if (part == 0) serve_put_str(&w, "name", serve_view(e->tool_name));
+        serve_put_str(&w, "arguments", part == 0 ? STR("") : serve_view(e->tool_arguments));
         json_write_object_end(&w);
         json_write_object_end(&w);
         json_write_array_end(&w);
@@ -176,29 +120,21 @@ static void progress_put(struct serve_answer *a, struct serve_choice *c, const s
     struct json_writer w;
     chunk_open(&w, a, c->index, out);
     chunk_close(&w, a, NULL, NULL);
-    json_write_key(&w, "prompt_progress");
-    json_write_object(&w);
-    json_write_key(&w, "total");
-    json_write_int(&w, e->n_total);
-    json_write_key(&w, "processed");
-    json_write_int(&w, e->n_done);
-    json_write_key(&w, "time_ms");
-    json_write_f64(&w, (double)(clock_ns() - a->begin_ns) * 1e-6);
-    json_write_object_end(&w);
+    serve_progress_put(&w, a, e);
     chunk_end(&w, out);
 }
 
 static void on_event(struct serve_answer *a, struct serve_choice *c, const struct tern_event *e, struct buf *out) {
     struct json_writer w;
     if (!a->streams) {
-        if (e->type == TERN_EVENT_TEXT || e->type == TERN_EVENT_REASONING) logprobs_keep(c, e);
+        if (e->type == TERN_EVENT_TEXT || e->type == TERN_EVENT_REASONING) serve_logprobs_keep(c, e, false);
         return;
     }
     switch (e->type) {
     case TERN_EVENT_TEXT:
     case TERN_EVENT_REASONING:
         chunk_open(&w, a, c->index, out);
-        str_member(&w, e->type == TERN_EVENT_TEXT ? "content" : "reasoning_content", serve_view(e->text));
+        serve_put_str(&w, e->type == TERN_EVENT_TEXT ? "content" : "reasoning_content", serve_view(e->text));
         chunk_close(&w, a, e, NULL);
         chunk_end(&w, out);
         break;
@@ -252,20 +188,20 @@ static void choice_put(struct json_writer *w, const struct serve_answer *a, cons
     json_write_int(w, c->index);
     json_write_key(w, "message");
     json_write_object(w);
-    str_member(w, "role", STR("assistant"));
+    serve_put_str(w, "role", STR("assistant"));
     json_write_key(w, "content");
     if (c->n_calls > 0 && c->text.len == 0)
         json_write_null(w);
     else
         json_write_str(w, buf_str(&c->text));
-    if (c->reasoning.len > 0) str_member(w, "reasoning_content", buf_str(&c->reasoning));
+    if (c->reasoning.len > 0) serve_put_str(w, "reasoning_content", buf_str(&c->reasoning));
     if (c->n_calls > 0) {
         json_write_key(w, "tool_calls");
         json_write_array(w);
         json_write_raw(w, buf_str(&c->calls));
         json_write_array_end(w);
     }
-    null_member(w, "refusal");
+    serve_put_text(w, "refusal", NULL);
     json_write_object_end(w);
     json_write_key(w, "logprobs");
     if (a->request.n_logprobs >= 0) {
@@ -274,12 +210,12 @@ static void choice_put(struct json_writer *w, const struct serve_answer *a, cons
         json_write_array(w);
         if (c->logprobs.len > 0) json_write_raw(w, buf_str(&c->logprobs));
         json_write_array_end(w);
-        null_member(w, "refusal");
+        serve_put_text(w, "refusal", NULL);
         json_write_object_end(w);
     } else {
         json_write_null(w);
     }
-    str_member(w, "finish_reason", str_from(tern_finish_text(c->finish)));
+    serve_put_str(w, "finish_reason", str_from(tern_finish_text(c->finish)));
     json_write_object_end(w);
 }
 

@@ -1,6 +1,6 @@
 // POST /v1/completions: text goes on where a prompt ends. OpenAI's older wire format, whole and streamed.
 #include "base/base.h"
-#include "serve.h"
+#include "serve_parts.h"
 
 #define LOGPROBS_MAX 5 // as OpenAI's
 
@@ -8,30 +8,24 @@ struct echo { // a prompt that is given back in front of its answer
     struct str text;
 };
 
-static const struct serve_field fields[] = {
-    SERVE_FIELDS_OPENAI,
-    SERVE_FIELD("prompt", SERVE_FIELD_RAW, prompt, 0, 0),
-    SERVE_FIELD("best_of", SERVE_FIELD_INT, best_of, 1, SERVE_N_MAX),
-    SERVE_FIELD("logprobs", SERVE_FIELD_INT, logprobs_n, 0, LOGPROBS_MAX),
-    SERVE_FIELD("echo", SERVE_FIELD_BOOL, echo, 0, 0),
-    {"suffix", SERVE_FIELD_REFUSE, 0, 0, 0, 0, "text cannot be filled in before a suffix here"},
-    {0}};
+static const struct serve_field fields[] = {SERVE_FIELDS_OPENAI,
+                                            SERVE_FIELD("prompt", SERVE_FIELD_RAW, prompt, 0, 0),
+                                            SERVE_FIELD("best_of", SERVE_FIELD_INT, best_of, 1, SERVE_N_MAX),
+                                            SERVE_FIELD("logprobs", SERVE_FIELD_INT, logprobs_n, 0, LOGPROBS_MAX),
+                                            SERVE_FIELD("echo", SERVE_FIELD_BOOL, echo, 0, 0),
+                                            SERVE_FIELD("suffix", SERVE_FIELD_STR, suffix, 0, 0),
+                                            {0}};
 
 // ------------------------------------------------------------------------------------------------------------- pieces
 
-static void str_member(struct json_writer *w, const char *key, struct str value) {
-    json_write_key(w, key);
-    json_write_str(w, value);
-}
-
 static void head_put(struct json_writer *w, const struct serve_answer *a) {
     json_write_object(w);
-    str_member(w, "id", str_from(a->id));
-    str_member(w, "object", STR("text_completion"));
+    serve_put_str(w, "id", str_from(a->id));
+    serve_put_str(w, "object", STR("text_completion"));
     json_write_key(w, "created");
     json_write_int(w, a->created_s);
-    str_member(w, "model", str_from(a->m->id));
-    str_member(w, "system_fingerprint", str_from(a->s->fingerprint));
+    serve_put_str(w, "model", str_from(a->m->id));
+    serve_put_str(w, "system_fingerprint", str_from(a->s->fingerprint));
 }
 
 // The parallel lists of the old format. `kept` holds, one after the other and each ended by a line feed, what goes into
@@ -99,7 +93,7 @@ static void chunk_put(struct serve_answer *a, struct serve_choice *c, struct str
     json_write_object(&w);
     json_write_key(&w, "index");
     json_write_int(&w, c->index);
-    str_member(&w, "text", text);
+    serve_put_str(&w, "text", text);
     json_write_key(&w, "logprobs");
     if (e && e->n_logprobs > 0) {
         struct buf kept;
@@ -188,13 +182,13 @@ static void whole(struct serve_answer *a, struct buf *out) {
         json_write_object(&w);
         json_write_key(&w, "index");
         json_write_int(&w, c->index);
-        str_member(&w, "text", buf_str(&text));
+        serve_put_str(&w, "text", buf_str(&text));
         json_write_key(&w, "logprobs");
         if (a->request.n_logprobs >= 0)
             lists_put(&w, buf_str(&c->logprobs));
         else
             json_write_null(&w);
-        str_member(&w, "finish_reason", str_from(tern_finish_text(c->finish)));
+        serve_put_str(&w, "finish_reason", str_from(tern_finish_text(c->finish)));
         json_write_object_end(&w);
         buf_release(&text);
     }
@@ -214,72 +208,22 @@ static const struct serve_wire wire = {.stream_type = "text/event-stream",
                                        .fault = stream_fault,
                                        .whole = whole};
 
-// ------------------------------------------------------------------------------------------------------------ prompts
-
-// One prompt: a string, or a list of ids.
-static bool prompt_take(struct serve_answer *a, struct str raw, struct serve_prompt *p, struct echo *echo) {
-    struct serve_ask *ask = &a->ask;
-    if (raw.data[0] == '[') {
-        int32_t *ids;
-        if (!serve_ids_read(ask, raw, "prompt", a->m->info.n_vocab, &ids, &p->n_ids)) return false;
-        if (p->n_ids == 0) return serve_bad(ask, "prompt", "prompt is empty");
-        p->ids = ids;
-        if (!ask->echo) return true;
-        int64_t len = tern_detokenize(a->m->engine, ids, p->n_ids, true, NULL, 0, NULL);
-        char *text = len < 0 ? NULL : arena_alloc(&ask->arena, (size_t)len + 1);
-        if (!text) return serve_bad(ask, "prompt", "prompt cannot be echoed");
-        len = tern_detokenize(a->m->engine, ids, p->n_ids, true, text, (size_t)len, NULL);
-        echo->text = (struct str){text, (size_t)len};
-        return true;
+// With a suffix each prompt is the text before a gap.
+static bool suffix_take(struct serve_answer *a, struct serve_prompt *prompts, int n) {
+    for (int i = 0; i < n && a->ask.suffix.len > 0; i++) {
+        struct serve_gap gap = {.after = a->ask.suffix, .param = "suffix"};
+        if (!serve_prompt_text(a, &prompts[i], &gap.before) || !serve_gap_prompt(a, &gap, &prompts[i])) return false;
     }
-    struct json *j;
-    struct json_item item;
-    struct tern_err err = {0};
-    if (json_create(&j, raw, NULL, &err) != TERN_OK) return serve_bad(ask, "prompt", "%s", err.message);
-    bool ok = json_next(j, &item, &err) == JSON_STRING;
-    if (!ok) serve_bad(ask, "prompt", "prompt must be a string, a list of token ids, or a list of these");
-    if (ok && item.text.len == 0) ok = serve_bad(ask, "prompt", "prompt is empty");
-    char *copy = ok ? serve_ask_dup(ask, item.text) : NULL;
-    p->text = echo->text = (struct str){copy, copy ? item.text.len : 0};
-    json_free(j);
-    return copy != NULL;
+    return true;
 }
 
-// The first element of a raw list decides: a number makes it one prompt of ids.
-static bool is_ids(struct str raw) {
-    for (size_t i = 1; i < raw.len; i++) {
-        char c = raw.data[i];
-        if (c == ' ' || c == '\n' || c == '\t' || c == '\r') continue;
-        return (c >= '0' && c <= '9') || c == '-';
-    }
-    return false;
-}
-
-static bool prompts_take(struct serve_answer *a, struct serve_prompt *prompts, struct echo *echoes, int *n) {
-    struct str raw = a->ask.prompt;
-    *n = 0;
-    if (raw.len == 0) return serve_bad(&a->ask, "prompt", "prompt is missing");
-    if (raw.data[0] != '[' || is_ids(raw)) {
-        *n = 1;
-        return prompt_take(a, raw, prompts, echoes);
-    }
-    struct json *j;
-    struct json_item item;
-    struct tern_err err = {0};
-    if (json_create(&j, raw, NULL, &err) != TERN_OK) return serve_bad(&a->ask, "prompt", "%s", err.message);
-    bool ok = json_next(j, &item, &err) == JSON_ARRAY;
-    while (ok) {
-        struct str one;
-        if (json_raw(j, &one, &err) != TERN_OK) break; // the list's end
-        if (*n == SERVE_PROMPTS_MAX)
-            ok = serve_bad(&a->ask, "prompt", "prompt holds more than %d prompts", SERVE_PROMPTS_MAX);
-        else
-            ok = prompt_take(a, one, &prompts[*n], &echoes[*n]);
-        *n += ok;
-    }
-    json_free(j);
-    if (ok && *n == 0) ok = serve_bad(&a->ask, "prompt", "prompt is an empty list");
-    return ok;
+static bool echoes_take(struct serve_answer *a, const struct serve_prompt *prompts, int n) {
+    struct echo *echoes = arena_calloc(&a->ask.arena, (size_t)n, sizeof *echoes);
+    a->extra = echoes;
+    if (!echoes) serve_fault_set(&a->ask.fault, 503, NULL, "no_memory", "no memory for the request");
+    for (int i = 0; i < n && echoes && a->ask.echo; i++)
+        if (!serve_prompt_text(a, &prompts[i], &echoes[i].text)) return false;
+    return echoes != NULL;
 }
 
 void serve_completions(struct serve *s, struct net_request *r) {
@@ -287,11 +231,8 @@ void serve_completions(struct serve *s, struct net_request *r) {
     if (!a) return;
     struct serve_prompt prompts[SERVE_PROMPTS_MAX] = {0};
     int n = 0;
-    struct echo *echoes = arena_calloc(&a->ask.arena, SERVE_PROMPTS_MAX, sizeof *echoes);
-    a->extra = echoes;
-    bool ok = echoes != NULL;
-    if (!ok) serve_fault_set(&a->ask.fault, 503, NULL, "no_memory", "no memory for the request");
-    ok = ok && serve_fields_read(&a->ask, r->body, "", fields) && prompts_take(a, prompts, echoes, &n);
+    bool ok = serve_fields_read(&a->ask, r->body, "", fields) && serve_prompts_take(a, prompts, false, &n) &&
+              echoes_take(a, prompts, n) && suffix_take(a, prompts, n);
     if (ok && a->ask.best_of != SERVE_UNSET && a->ask.best_of != a->ask.n)
         ok = serve_bad(&a->ask, "best_of", "best_of must be n: answers are not ranked here");
     if (ok && a->ask.echo && a->ask.logprobs_n != SERVE_UNSET)

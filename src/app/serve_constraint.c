@@ -2,7 +2,7 @@
 // at a time; with tools to choose from, the answer is either calls or in that form. Compiled here, on a worker, within
 // the engine's bounds; what it does not support is a 400 that names the keyword.
 #include "base/base.h"
-#include "serve.h"
+#include "serve_parts.h"
 
 struct wish {
     enum tern_constraint_kind kind;
@@ -86,12 +86,81 @@ static bool call_wish(struct serve_ask *a, struct str name, const struct wish *f
     return copy != NULL;
 }
 
-// "none", "auto", "required", {"type": "function", "function": {"name": …}}. *forced: a call must come; of the function
-// `name`, unless that is empty.
+// Tools of the list `from` that are named in the list `names`.
+struct tools_pick {
+    struct serve_ask *a;
+    struct str name;   // looked for
+    struct str *found; // raw
+    struct buf picked;
+};
+
+// The name of {"function": {"name"}} or {"name"}.
+static bool function_name_read(struct serve_ask *a, struct str raw, const char *prefix, struct str *name) {
+    static const struct serve_field fields[] = {
+        PART_FIELD("function", SERVE_FIELD_RAW, function), PART_FIELD("name", SERVE_FIELD_STR, name), {0}};
+    struct serve_part p;
+    if (!serve_part_read(a, &p, raw, prefix, fields)) return false;
+    *name = p.name;
+    if (p.function.len == 0) return true;
+    const bool ok = serve_part_read(a, &p, p.function, prefix, fields + 1);
+    if (ok) *name = p.name;
+    return ok;
+}
+
+static bool tool_is(void *arg, struct str raw, int i) {
+    struct tools_pick *t = arg;
+    struct str name;
+    (void)i;
+    if (!function_name_read(t->a, raw, "tools.", &name)) return false;
+    if (str_eq(name, t->name)) *t->found = raw;
+    return true;
+}
+
+static bool allowed_take(void *arg, struct str raw, int i) {
+    struct tools_pick *t = arg;
+    struct str found = {0};
+    t->found = &found;
+    if (!function_name_read(t->a, raw, "tool_choice.tools.", &t->name)) return false;
+    if (!serve_list_each(t->a, t->a->tools, "tools", SERVE_TOOLS_MAX, tool_is, t)) return false;
+    if (!found.data)
+        return serve_bad(t->a, "tool_choice", "tool_choice allows '%.*s', which is none of the tools",
+                         (int)MIN(t->name.len, SERVE_NAME_SHOWN_MAX), t->name.data ? t->name.data : "");
+    if (i > 0) buf_putc(&t->picked, ',');
+    buf_put(&t->picked, found.data, found.len);
+    return true;
+}
+
+// {"type": "allowed_tools", "allowed_tools": {"mode", "tools"}}, in /v1/responses without the object within: the other
+// tools are not offered, so not called.
+static bool allowed_read(struct serve_ask *a, const struct serve_part *p, bool *forced) {
+    static const struct serve_field fields[] = {
+        PART_FIELD("mode", SERVE_FIELD_STR, text), PART_FIELD("tools", SERVE_FIELD_RAW, content), {0}};
+    struct serve_part in;
+    struct tools_pick t = {.a = a};
+    if (!serve_part_read(a, &in, p->input.len > 0 ? p->input : a->tool_choice, "tool_choice.", fields)) return false;
+    *forced = str_eqz(in.text, "required");
+    if (!*forced && !str_eqz(in.text, "auto"))
+        return serve_bad(a, "tool_choice", "tool_choice.mode of allowed_tools is auto or required");
+    if (in.content.len == 0) return serve_bad(a, "tool_choice", "tool_choice.tools is missing: the tools allowed");
+    buf_init(&t.picked, SERVE_TEXT_BYTES_MAX);
+    buf_putc(&t.picked, '[');
+    bool ok = serve_list_each(a, in.content, "tool_choice.tools", SERVE_TOOLS_MAX, allowed_take, &t);
+    if (ok && t.picked.len == 1) ok = serve_bad(a, "tool_choice", "tool_choice.tools is empty; none is \"none\"");
+    buf_putc(&t.picked, ']');
+    if (ok && t.picked.failed) serve_fault_set(&a->fault, 503, NULL, "no_memory", "no memory for the request");
+    if (ok && !t.picked.failed) a->tools = (struct str){serve_ask_dup(a, buf_str(&t.picked)), t.picked.len};
+    ok = ok && !t.picked.failed && a->tools.data;
+    buf_release(&t.picked);
+    return ok;
+}
+
+// "none", "auto", "required", {"type": "function", "function": {"name": …}}, allowed_tools. *forced: a call must come;
+// of the function `name`, unless that is empty.
 static bool tool_choice_read(struct serve_ask *a, bool *forced, struct str *name) {
     static const struct serve_field fields[] = {
-        SERVE_FIELD("function", SERVE_FIELD_RAW, input, 0, 0), SERVE_FIELD("name", SERVE_FIELD_STR, model, 0, 0), {0}};
+        PART_FIELD("type", SERVE_FIELD_STR, type), PART_FIELD("allowed_tools", SERVE_FIELD_RAW, input), {0}};
     struct str c = a->tool_choice;
+    struct serve_part p = {0};
     *forced = false;
     if (c.len == 0 || str_eqz(c, "\"auto\"")) return true;
     if (str_eqz(c, "\"none\"")) {
@@ -101,19 +170,16 @@ static bool tool_choice_read(struct serve_ask *a, bool *forced, struct str *name
     bool named = c.data[0] == '{';
     if (!named && !str_eqz(c, "\"required\""))
         return serve_bad(a, "tool_choice",
-                         "tool_choice is \"none\", \"auto\", \"required\" or "
-                         "{\"type\": \"function\", \"function\": {\"name\": …}}");
+                         "tool_choice is \"none\", \"auto\", \"required\", "
+                         "{\"type\": \"function\", \"function\": {\"name\": …}} or allowed_tools");
     if (a->tools.len == 0) return serve_bad(a, "tool_choice", "tool_choice asks for a call, but there are no tools");
-    struct serve_ask f = {.arena = a->arena};
-    bool ok = !named || serve_fields_read(&f, c, "tool_choice.", fields);
-    if (ok && f.input.len > 0) ok = serve_fields_read(&f, f.input, "tool_choice.function.", fields + 1);
-    a->arena = f.arena;
-    if (!ok) return a->fault = f.fault, false;
-    if (named && f.model.len == 0)
+    if (named && !serve_part_read(a, &p, c, "tool_choice.", fields)) return false;
+    if (str_eqz(p.type, "allowed_tools")) return allowed_read(a, &p, forced);
+    if (named && !function_name_read(a, c, "tool_choice.", name)) return false;
+    if (named && name->len == 0)
         return serve_bad(a, "tool_choice",
                          "tool_choice names no function: {\"type\": \"function\", \"function\": {\"name\": …}}");
     *forced = true;
-    *name = f.model;
     return true;
 }
 

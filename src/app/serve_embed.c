@@ -1,6 +1,6 @@
 // POST /v1/embeddings: vectors of texts, from models that read in both directions.
 #include "base/base.h"
-#include "serve.h"
+#include "serve_parts.h"
 
 struct embed_ask {
     struct serve_ask ask; // first, as in serve_text.c
@@ -44,36 +44,52 @@ static void vector_put(struct json_writer *w, const float *v, int n, bool base64
     buf_release(&text);
 }
 
-// Texts of `input` into texts[]; ids become the text that they stand for.
-static bool inputs_take(struct serve *s, struct embed_ask *e, struct str texts[SERVE_PROMPTS_MAX], int *n) {
-    struct serve_ask *a = &e->ask;
-    struct json *j;
-    struct json_item item;
-    struct tern_err err = {0};
-    (void)s;
-    *n = 0;
-    if (a->input.len == 0) return serve_bad(a, "input", "input is missing: a text or a list of texts");
-    if (json_create(&j, a->input, NULL, &err) != TERN_OK) return serve_bad(a, "input", "%s", err.message);
-    bool ok = true, list = json_next(j, &item, &err) == JSON_ARRAY;
-    while (ok && (!list || json_next(j, &item, &err) != JSON_ARRAY_END)) {
-        if (item.event != JSON_STRING)
-            ok = serve_bad(a, "input", "input must be a text or a list of texts");
-        else if (*n == SERVE_PROMPTS_MAX)
-            ok = serve_bad(a, "input", "input holds more than %d texts", SERVE_PROMPTS_MAX);
-        else if (!(texts[*n].data = serve_ask_dup(a, item.text)))
-            ok = false;
-        else
-            texts[(*n)++].len = item.text.len;
-        if (!list) break;
+struct input { // a text, or ids
+    struct str text;
+    int32_t *ids;
+    size_t n_ids;
+};
+struct inputs {
+    struct serve_ask *a;
+    const struct serve_model *m;
+    struct input items[SERVE_PROMPTS_MAX];
+    int n;
+};
+
+static bool input_take(void *arg, struct str raw, int i) {
+    struct inputs *in = arg;
+    struct input *one = &in->items[i];
+    in->n = i + 1;
+    if (raw.data[0] == '[') {
+        if (!serve_ids_read(in->a, raw, "input", in->m->info.n_vocab, &one->ids, &one->n_ids)) return false;
+        return one->n_ids > 0 || serve_bad(in->a, "input", "input holds an empty list of ids");
     }
-    json_free(j);
-    if (ok && *n == 0) ok = serve_bad(a, "input", "input is an empty list");
-    return ok;
+    return (raw.data[0] == '"' && serve_string_read(in->a, raw, &one->text)) ||
+           serve_bad(in->a, "input", "input must be a text, a list of token ids, or a list of these");
 }
 
-static void vectors_answer(struct serve *s, struct net_request *r, const struct str *texts, int n, bool base64) {
+// A list that begins with a number is one input.
+static bool inputs_take(struct inputs *in, struct str raw) {
+    if (raw.len == 0) return serve_bad(in->a, "input", "input is missing: a text or a list of texts");
+    const struct str first = raw.data[0] == '[' ? str_trim((struct str){raw.data + 1, raw.len - 1}) : raw;
+    const bool ids = first.len > 0 && (first.data[0] == '-' || (first.data[0] >= '0' && first.data[0] <= '9'));
+    if (raw.data[0] != '[' || ids) return input_take(in, raw, 0);
+    if (!serve_list_each(in->a, raw, "input", SERVE_PROMPTS_MAX, input_take, in)) return false;
+    return in->n > 0 || serve_bad(in->a, "input", "input is an empty list");
+}
+
+static enum tern_status input_embed(const struct serve_model *m, const struct input *one, float *v, int64_t *n_tokens,
+                                    struct tern_err *err) {
+    const size_t n = (size_t)m->info.n_embd;
+    *n_tokens += one->ids ? (int64_t)one->n_ids
+                          : MAX(tern_tokenize(m->engine, serve_str(one->text), true, false, NULL, 0, NULL), 0);
+    return one->ids ? tern_embed_ids(m->engine, one->ids, one->n_ids, TERN_POOL_MEAN, v, n, err)
+                    : tern_embed(m->engine, serve_str(one->text), TERN_POOL_MEAN, v, n, err);
+}
+
+static void vectors_answer(struct net_request *r, const struct inputs *in, bool base64) {
     struct tern_err err = {0};
-    const struct serve_model *m = serve_model_of(s, r);
+    const struct serve_model *m = in->m;
     int n_embd = m->info.n_embd;
     float *v = mem_calloc((size_t)n_embd, sizeof *v);
     enum tern_status status = v ? TERN_OK : err_set(&err, TERN_NO_MEMORY, "no memory for a vector");
@@ -87,10 +103,9 @@ static void vectors_answer(struct serve *s, struct net_request *r, const struct 
     json_write_str(&w, STR("list"));
     json_write_key(&w, "data");
     json_write_array(&w);
-    for (int i = 0; i < n && status == TERN_OK; i++) {
-        status = tern_embed(m->engine, serve_str(texts[i]), TERN_POOL_MEAN, v, (size_t)n_embd, &err);
+    for (int i = 0; i < in->n; i++) {
+        if (status == TERN_OK) status = input_embed(m, &in->items[i], v, &n_tokens, &err);
         if (status != TERN_OK) break;
-        n_tokens += tern_tokenize(m->engine, serve_str(texts[i]), true, false, NULL, 0, NULL);
         json_write_object(&w);
         json_write_key(&w, "object");
         json_write_str(&w, STR("embedding"));
@@ -126,9 +141,8 @@ void serve_embeddings(struct serve *s, struct net_request *r) {
     struct embed_ask e = {.dimensions = SERVE_UNSET};
     const struct serve_model *m = serve_model_of(s, r);
     serve_ask_init(&e.ask, s);
-    struct str texts[SERVE_PROMPTS_MAX] = {0};
-    int n = 0;
-    bool ok = serve_fields_read(&e.ask, r->body, "", fields) && inputs_take(s, &e, texts, &n);
+    struct inputs in = {.a = &e.ask, .m = m};
+    bool ok = serve_fields_read(&e.ask, r->body, "", fields) && inputs_take(&in, e.ask.input);
     bool base64 = str_eqz(e.encoding, "base64");
     if (ok && e.encoding.len > 0 && !base64 && !str_eqz(e.encoding, "float"))
         ok = serve_bad(&e.ask, "encoding_format", "encoding_format is float or base64");
@@ -136,6 +150,6 @@ void serve_embeddings(struct serve *s, struct net_request *r) {
         ok =
             serve_bad(&e.ask, "dimensions", "the model's vectors have %d dimensions; they are not cut", m->info.n_embd);
     if (!ok) serve_fail(r, &e.ask.fault);
-    if (ok && serve_model_check(s, r, e.ask.model)) vectors_answer(s, r, texts, n, base64);
+    if (ok && serve_model_check(s, r, e.ask.model)) vectors_answer(r, &in, base64);
     serve_ask_release(&e.ask);
 }

@@ -1,7 +1,7 @@
 // Reading a request's JSON by a table of its fields: types and ranges are checked in one place, and what is wrong is
 // named by its field.
 #include "base/base.h"
-#include "serve.h"
+#include "serve_parts.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -175,6 +175,28 @@ bool serve_take_stop(struct serve_ask *a, struct str raw, const char *name) {
     return ok;
 }
 
+// -100 bans, as OpenAI's documentation has it.
+static void bias_add(struct serve_ask *a, int64_t id, double bias) {
+    a->bias[a->n_bias++] = (struct tern_logit_bias){(int32_t)id, bias <= -100 ? -INFINITY : (float)bias};
+}
+
+// [id, number], or [id, false], which bans it: llama-server's form.
+static bool bias_pair(void *arg, struct str raw, int i) {
+    struct serve_ask *a = arg;
+    struct json *j;
+    struct json_item item;
+    bool ok = json_create(&j, raw, NULL, NULL) == TERN_OK;
+    if (!ok) return serve_bad(a, "logit_bias", "logit_bias[%d] is no list", i);
+    ok = json_next(j, &item, NULL) == JSON_ARRAY && json_next(j, &item, NULL) == JSON_NUMBER && item.is_int;
+    const int64_t id = ok ? item.integer : -1;
+    const enum json_event e = json_next(j, &item, NULL);
+    const double bias = e == JSON_NUMBER ? item.number : e == JSON_BOOL && !item.boolean ? -100 : NAN;
+    ok = ok && id >= 0 && id <= INT32_MAX && bias >= -100 && bias <= 100 && json_next(j, &item, NULL) == JSON_ARRAY_END;
+    json_free(j);
+    if (ok) bias_add(a, id, bias);
+    return ok || serve_bad(a, "logit_bias", "logit_bias[%d] must be a token id and a number from -100 to 100", i);
+}
+
 bool serve_take_logit_bias(struct serve_ask *a, struct str raw, const char *name) {
     struct json *j;
     struct json_item item;
@@ -184,7 +206,11 @@ bool serve_take_logit_bias(struct serve_ask *a, struct str raw, const char *name
     a->bias = arena_calloc(&a->arena, TERN_LOGIT_BIAS_MAX, sizeof *a->bias);
     bool ok = a->bias != NULL;
     if (!ok) serve_fault_set(&a->fault, 503, NULL, "no_memory", "no memory for the request");
-    if (ok && json_next(j, &item, &err) != JSON_OBJECT)
+    if (ok && json_next(j, &item, &err) == JSON_ARRAY) {
+        json_free(j);
+        return serve_list_each(a, raw, name, TERN_LOGIT_BIAS_MAX, bias_pair, a);
+    }
+    if (ok && item.event != JSON_OBJECT)
         ok = serve_bad(a, name, "%s must be an object of token ids and numbers, not %s", name, kind_text(item.event));
     while (ok && json_next(j, &item, &err) == JSON_KEY) {
         int64_t id;
@@ -196,9 +222,7 @@ bool serve_take_logit_bias(struct serve_ask *a, struct str raw, const char *name
         } else if (a->n_bias == TERN_LOGIT_BIAS_MAX) {
             ok = serve_bad(a, name, "%s has more than %d entries", name, TERN_LOGIT_BIAS_MAX);
         } else {
-            // -100 bans, as OpenAI's documentation has it.
-            float bias = item.number <= -100 ? -INFINITY : (float)item.number;
-            a->bias[a->n_bias++] = (struct tern_logit_bias){(int32_t)id, bias};
+            bias_add(a, id, item.number);
         }
     }
     json_free(j);

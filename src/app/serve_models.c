@@ -1,6 +1,6 @@
 // GET /v1/models and /v1/models/{id}: what is served, under its ids and the first one's aliases, loaded or not.
 #include "base/base.h"
-#include "serve.h"
+#include "serve_parts.h"
 
 static void meta_put(struct json_writer *w, const struct tern_model_info *info) {
     const struct {
@@ -49,6 +49,10 @@ static void model_put(struct serve *s, struct json_writer *w, struct serve_model
         json_write_f64(w, progress);
     }
     json_write_object_end(w);
+    serve_put_raw(w, "architecture",
+                  !held        ? STR("")
+                  : m->service ? STR("{\"input_modalities\":[\"text\"],\"output_modalities\":[\"text\"]}")
+                               : STR("{\"input_modalities\":[\"text\"],\"output_modalities\":[\"embeddings\"]}"));
     json_write_key(w, "meta");
     if (held)
         meta_put(w, &m->info);

@@ -247,6 +247,71 @@ struct str serve_bit_text(const struct serve_choice *c, const struct serve_bit *
     return (struct str){whole->data + b->from, b->to - b->from};
 }
 
+const char *serve_stop_found(const struct serve_answer *a, const struct serve_choice *c) {
+    const char *found = NULL;
+    size_t n, first = (size_t)-1;
+    const int32_t *ids = tern_job_ids(c->job, &n);
+    if (c->finish != TERN_FINISH_STOP || a->ask.n_stop == 0 || !ids) return NULL;
+    const int64_t len = tern_detokenize(a->m->engine, ids, n, false, NULL, 0, NULL);
+    char *text = len > 0 ? mem_alloc((size_t)len) : NULL;
+    if (!text) return NULL;
+    tern_detokenize(a->m->engine, ids, n, false, text, (size_t)len, NULL);
+    for (int i = 0; i < a->ask.n_stop; i++) {
+        const size_t at = str_find((struct str){text, (size_t)len}, str_from(a->ask.stop[i]), 0);
+        if (at >= first) continue;
+        first = at;
+        found = a->ask.stop[i];
+    }
+    mem_free(text);
+    return found;
+}
+
+// Left open. Ill-formed bytes of the token are U+FFFD; the bytes are told beside it.
+static void token_put(struct json_writer *w, const struct tern_logprob *l, bool id) {
+    json_write_object(w);
+    if (id) serve_put_int(w, "id", l->id);
+    serve_put_str(w, "token", serve_view(l->bytes));
+    json_write_key(w, "logprob");
+    json_write_f64(w, (double)l->logprob);
+    json_write_key(w, "bytes");
+    json_write_array(w);
+    for (size_t i = 0; i < l->bytes.len; i++) json_write_int(w, (uint8_t)l->bytes.data[i]);
+    json_write_array_end(w);
+}
+
+void serve_logprobs_put(struct json_writer *w, const struct tern_event *e, bool ids) {
+    const int per = e->n_logprobs_token;
+    for (int i = 0; i + per <= e->n_logprobs && per > 0; i += per) {
+        token_put(w, &e->logprobs[i], ids);
+        json_write_key(w, "top_logprobs");
+        json_write_array(w);
+        for (int k = 1; k < per; k++) {
+            if (e->logprobs[i + k].id < 0) continue;
+            token_put(w, &e->logprobs[i + k], ids);
+            json_write_object_end(w);
+        }
+        json_write_array_end(w);
+        json_write_object_end(w);
+    }
+}
+
+void serve_logprobs_keep(struct serve_choice *c, const struct tern_event *e, bool ids) {
+    if (e->n_logprobs <= 0 || e->n_logprobs_token <= 0) return;
+    if (c->logprobs.len > 0) buf_putc(&c->logprobs, ',');
+    struct buf items;
+    buf_init(&items, SERVE_TEXT_BYTES_MAX);
+    struct json_writer w;
+    json_write_init(&w, &items);
+    json_write_array(&w);
+    serve_logprobs_put(&w, e, ids);
+    json_write_array_end(&w);
+    if (items.failed)
+        c->logprobs.failed = true;
+    else
+        buf_put(&c->logprobs, items.data + 1, items.len - 2);
+    buf_release(&items);
+}
+
 void serve_put_str(struct json_writer *w, const char *key, struct str value) {
     json_write_key(w, key);
     json_write_str(w, value);

@@ -52,6 +52,20 @@ bool serve_chat_finish(struct serve_chat *c);
 void serve_chat_release(struct serve_chat *c);
 #define SERVE_PATH_MAX 96 // bytes of a field's name with all that it is in
 
+// The ask's prompts, of formats that go on with a text: a string, a list of token ids, a list of SERVE_PROMPTS_MAX of
+// these at most. mixed: also a list of ids and strings, which is one prompt; markers in strings count.
+bool serve_prompts_take(struct serve_answer *a, struct serve_prompt *prompts, bool mixed, int *n);
+// The text that a prompt stands for, in the arena.
+bool serve_prompt_text(struct serve_answer *a, const struct serve_prompt *p, struct str *out);
+// A text with a gap, as a prompt for models that were taught to fill one in; false: a fault is set, which names `param`
+// where the model knows no markers for it.
+struct serve_gap {
+    struct str before, after;
+    struct str extra; // raw list of {"filename", "text"}: what stands in other files; or empty
+    const char *param;
+};
+bool serve_gap_prompt(struct serve_answer *a, const struct serve_gap *g, struct serve_prompt *p);
+
 // ----------------------------------------------------------------------------------------------------------- writing
 
 enum serve_bit_kind { SERVE_BIT_THOUGHTS, SERVE_BIT_TEXT, SERVE_BIT_CALL };
@@ -75,6 +89,13 @@ bool serve_bits_take(struct serve_answer *a, struct serve_choice *c, const struc
                      struct serve_bit **opened, struct serve_bit **closed);
 static inline struct serve_bits *serve_bits_of(const struct serve_answer *a) { return a->extra; }
 struct str serve_bit_text(const struct serve_choice *c, const struct serve_bit *b);
+
+// The stop text that ended a choice: the first in what was generated; NULL when it ended by itself.
+const char *serve_stop_found(const struct serve_answer *a, const struct serve_choice *c);
+// An event's tokens with what else was likely: [{"token", "logprob", "bytes", "top_logprobs"}], inside an open list.
+// ids: each with its "id".
+void serve_logprobs_put(struct json_writer *w, const struct tern_event *e, bool ids);
+void serve_logprobs_keep(struct serve_choice *c, const struct tern_event *e, bool ids); // into c->logprobs, by commas
 
 // Members of an object.
 void serve_put_str(struct json_writer *w, const char *key, struct str value);

@@ -155,10 +155,12 @@ static bool text_format_take(struct responses_ask *q) {
 
 // {"type": "function", "name": …} as chat completions have it.
 static bool tool_choice_take(struct serve_ask *a) {
-    static const struct serve_field fields[] = {PART_FIELD("name", SERVE_FIELD_STR, name), {0}};
+    static const struct serve_field fields[] = {
+        PART_FIELD("type", SERVE_FIELD_STR, type), PART_FIELD("name", SERVE_FIELD_STR, name), {0}};
     struct serve_part p;
     if (a->tool_choice.len == 0 || a->tool_choice.data[0] != '{') return true;
     if (!serve_part_read(a, &p, a->tool_choice, "tool_choice.", fields)) return false;
+    if (str_eqz(p.type, "allowed_tools")) return true;
     if (p.name.len == 0) return serve_bad(a, "tool_choice", "tool_choice is none, auto, required or a function's name");
     return serve_tool_choice_named(a, p.name);
 }

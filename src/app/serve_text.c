@@ -142,23 +142,26 @@ void serve_apply_template(struct serve *s, struct net_request *r) {
         TEXT_FIELD("tools", SERVE_FIELD_RAW, ask.tools),
         TEXT_FIELD("model", SERVE_FIELD_STR, ask.model),
         TEXT_FIELD("add_generation_prompt", SERVE_FIELD_BOOL, add_generation_prompt),
+        {"reasoning_effort", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_effort, 0},
+        {"chat_template_kwargs", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_template_values, 0},
         {"chat_template", SERVE_FIELD_REFUSE, 0, 0, 0, 0, "templates of clients are not run"},
         {0}};
     const struct serve_model *m = serve_model_of(s, r);
     struct text_ask t;
     if (!text_ask_read(s, r, &t, fields)) return;
     struct tern_err err = {0};
-    struct tern_str messages = serve_str(t.ask.messages), tools = serve_str(t.ask.tools);
+    struct tern_request_options prompt;
+    serve_prompt_options(s, &t.ask, &prompt);
     int64_t len = 0;
     char *text = NULL;
     if (t.ask.messages.len == 0) {
         serve_failf(r, 400, "messages", "invalid_value", "messages is missing: a list of messages");
-    } else if ((len = tern_template_render(m->engine, messages, tools, t.add_generation_prompt, NULL, 0, &err)) < 0) {
+    } else if ((len = tern_prompt_render(m->engine, &prompt, t.add_generation_prompt, NULL, 0, &err)) < 0) {
         status_fail(r, (enum tern_status)len, &err, "messages");
     } else if (!(text = mem_alloc((size_t)len + 1))) {
         no_memory(r);
     } else {
-        len = tern_template_render(m->engine, messages, tools, t.add_generation_prompt, text, (size_t)len, &err);
+        len = tern_prompt_render(m->engine, &prompt, t.add_generation_prompt, text, (size_t)len, &err);
         struct buf out;
         buf_init(&out, SERVE_TEXT_BYTES_MAX);
         struct json_writer w;

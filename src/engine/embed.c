@@ -105,23 +105,47 @@ enum tern_status engine_encode(struct tern_engine *e, const struct id_list *ids,
     return status;
 }
 
-enum tern_status tern_embed(struct tern_engine *e, struct tern_str text, enum tern_pooling pooling, float *out,
-                            size_t n, struct tern_err *err) {
+static enum tern_status embed_check(const struct tern_engine *e, enum tern_pooling pooling, size_t n,
+                                    struct tern_err *err) {
     const struct model_hyper *h = &e->model->hyper;
     if (!h->bidirectional)
         return err_set(err, TERN_UNSUPPORTED, "%s generates text; vectors come from encoders", e->model->name);
-    if (!e->tokenizer) return err_set(err, TERN_UNSUPPORTED, "this model has no tokenizer");
     if (n != (size_t)h->n_embd)
         return err_set(err, TERN_INVALID_ARGUMENT, "room for %zu values; the model's vectors have %d", n, h->n_embd);
     if ((unsigned)pooling > TERN_POOL_LAST)
         return err_set(err, TERN_INVALID_ARGUMENT, "unknown pooling %d", (int)pooling);
+    return TERN_OK;
+}
+
+static enum tern_status ids_embed(struct tern_engine *e, const struct id_list *ids, enum tern_pooling pooling,
+                                  float *out, struct tern_err *err) {
+    float *rows = NULL;
+    const enum tern_status status = engine_encode(e, ids, &rows, err);
+    if (status == TERN_OK) rows_pool(rows, (int)ids->len, e->model->hyper.n_embd, pooling, out);
+    mem_free(rows);
+    return status;
+}
+
+enum tern_status tern_embed(struct tern_engine *e, struct tern_str text, enum tern_pooling pooling, float *out,
+                            size_t n, struct tern_err *err) {
+    TRY(embed_check(e, pooling, n, err));
+    if (!e->tokenizer) return err_set(err, TERN_UNSUPPORTED, "this model has no tokenizer");
     struct id_list ids = {0};
     struct encode_options o = {.add_bos = tokenizer_adds_bos(e->tokenizer)};
     enum tern_status status = tokenizer_encode(e->tokenizer, &ids, (struct str){text.data, text.len}, &o, err);
-    float *rows = NULL;
-    if (status == TERN_OK) status = engine_encode(e, &ids, &rows, err);
-    if (status == TERN_OK) rows_pool(rows, (int)ids.len, h->n_embd, pooling, out);
-    mem_free(rows);
+    if (status == TERN_OK) status = ids_embed(e, &ids, pooling, out, err);
     id_list_release(&ids);
+    return status;
+}
+
+enum tern_status tern_embed_ids(struct tern_engine *e, const int32_t *ids, size_t n_ids, enum tern_pooling pooling,
+                                float *out, size_t n, struct tern_err *err) {
+    TRY(embed_check(e, pooling, n, err));
+    struct id_list list = {0};
+    const struct tern_request_options o = {.prompt_ids = ids, .n_prompt_ids = n_ids};
+    bool unused;
+    enum tern_status status = n_ids > 0 ? prompt_build(e, &o, &list, &unused, err) : TERN_OK;
+    if (status == TERN_OK) status = ids_embed(e, &list, pooling, out, err);
+    id_list_release(&list);
     return status;
 }

@@ -63,13 +63,14 @@ bool event_queue_put_call(struct event_queue *q, struct str name, struct str arg
     return q->text.failed ? no_room(q) : push(q, ev);
 }
 
-bool event_queue_put_progress(struct event_queue *q, int64_t n_done, int64_t n_total) {
+bool event_queue_put_progress(struct event_queue *q, int64_t n_cached, int64_t n_done, int64_t n_total) {
     struct queued_event *last = q->n > q->at ? &q->events[q->n - 1] : NULL;
     if (last && last->type == TERN_EVENT_PROGRESS) {
         last->n_done = n_done;
         return true;
     }
-    return push(q, (struct queued_event){.type = TERN_EVENT_PROGRESS, .n_done = n_done, .n_total = n_total});
+    return push(q, (struct queued_event){
+                       .type = TERN_EVENT_PROGRESS, .n_cached = n_cached, .n_done = n_done, .n_total = n_total});
 }
 
 struct tern_logprob *event_queue_logprobs(struct event_queue *q, size_t n) {
@@ -90,6 +91,7 @@ bool event_queue_pop(struct event_queue *q, int n_logprobs_token, struct tern_ev
     const struct queued_event *ev = &q->events[q->at++];
     struct tern_str text = {q->text.data + ev->text_at, ev->text_len};
     *event = (struct tern_event){.type = ev->type, .n_done = ev->n_done, .n_total = ev->n_total};
+    event->usage.n_cached = ev->n_cached;
     if (ev->type == TERN_EVENT_PROGRESS) return true;
     if (ev->type == TERN_EVENT_TOOL_CALL) {
         event->tool_arguments = text;

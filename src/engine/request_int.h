@@ -14,7 +14,7 @@ struct queued_event {
     size_t text_at, text_len; // into the queue's text
     size_t name_at, name_len;
     size_t logprobs_at, logprobs_len;
-    int64_t n_done, n_total; // progress
+    int64_t n_cached, n_done, n_total; // progress
 };
 // Events waiting to be pulled, with their texts and log-probabilities. One thread at a time.
 struct event_queue {
@@ -31,7 +31,7 @@ void event_queue_release(struct event_queue *q);
 // unpulled progress: so a slow reader costs the bytes of the answer and no more. False: no room (out_of_room is set).
 bool event_queue_put_text(struct event_queue *q, enum tern_event_type type, struct str text);
 bool event_queue_put_call(struct event_queue *q, struct str name, struct str arguments);
-bool event_queue_put_progress(struct event_queue *q, int64_t n_done, int64_t n_total);
+bool event_queue_put_progress(struct event_queue *q, int64_t n_cached, int64_t n_done, int64_t n_total);
 // Room for n more log-probabilities, to be filled by the caller; they go with the next text. NULL: no memory.
 struct tern_logprob *event_queue_logprobs(struct event_queue *q, size_t n);
 // The next event; false: none is left. Its texts lie in the queue until the next call of any function but pop.

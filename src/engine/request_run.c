@@ -20,8 +20,10 @@ static enum tern_status prompt_step(struct tern_request *r, struct tern_event *e
     TRY(run_rows(r, &rows, err));
     TRY(request_rows_take(&rows, err));
     if (rows.wants) return r->phase == REQUEST_ANSWER ? request_draft_prompt(r, err) : TERN_OK;
-    *event = (struct tern_event){
-        .type = TERN_EVENT_PROGRESS, .n_done = r->usage.n_cached + (int64_t)r->prompt_at, .n_total = r->usage.n_prompt};
+    *event = (struct tern_event){.type = TERN_EVENT_PROGRESS,
+                                 .n_done = r->usage.n_cached + (int64_t)r->prompt_at,
+                                 .n_total = r->usage.n_prompt,
+                                 .usage.n_cached = r->usage.n_cached};
     *told = true;
     return TERN_OK;
 }

@@ -122,7 +122,8 @@ void service_took(struct tern_service *s, struct tern_job *j, bool was_prompt, e
                   const struct tern_err *err) {
     struct tern_request *r = j->request;
     if (status == TERN_OK && was_prompt && r->phase == REQUEST_PROMPT &&
-        !event_queue_put_progress(&r->queue, r->usage.n_cached + (int64_t)r->prompt_at, r->usage.n_prompt))
+        !event_queue_put_progress(&r->queue, r->usage.n_cached, r->usage.n_cached + (int64_t)r->prompt_at,
+                                  r->usage.n_prompt))
         r->queue.out_of_room = false; // progress is not needed
     if (status != TERN_OK || r->phase == REQUEST_FINISHED)
         service_end(s, j, status, err);

@@ -36,9 +36,17 @@ int64_t tern_detokenize(const struct tern_engine *e, const int32_t *ids, size_t 
 
 int64_t tern_template_render(const struct tern_engine *e, struct tern_str messages_json, struct tern_str tools_json,
                              bool add_generation_prompt, char *out, size_t cap, struct tern_err *err) {
+    const struct tern_request_options o = {.messages_json = messages_json, .tools_json = tools_json};
+    return tern_prompt_render(e, &o, add_generation_prompt, out, cap, err);
+}
+
+int64_t tern_prompt_render(const struct tern_engine *e, const struct tern_request_options *prompt,
+                           bool add_generation_prompt, char *out, size_t cap, struct tern_err *err) {
     struct jinja_output rendered = {0};
-    TRY(prompt_render(e, (struct str){messages_json.data, messages_json.len},
-                      (struct str){tools_json.data, tools_json.len}, STR(""), add_generation_prompt, &rendered, err));
+    TRY(prompt_render(e, (struct str){prompt->messages_json.data, prompt->messages_json.len},
+                      (struct str){prompt->tools_json.data, prompt->tools_json.len},
+                      (struct str){prompt->template_json.data, prompt->template_json.len}, add_generation_prompt,
+                      &rendered, err));
     size_t len = rendered.text.len;
     if (len > 0 && cap > 0) memcpy(out, rendered.text.data, MIN(len, cap));
     jinja_output_release(&rendered);

@@ -404,3 +404,78 @@ char *chat_body(const char *user, const char *extra) {
     buf_putf(&b, "}]%s}", extra);
     return b.data;
 }
+
+// ---------------------------------------------------------------------------------------------------------------- chat
+
+struct answer_http chat_ask(const struct served *s, const char *user, const char *extra) {
+    char *body = chat_body(user, extra);
+    struct answer_http a = http_post(s, "/v1/chat/completions", body, "");
+    mem_free(body);
+    return a;
+}
+
+int post_begin(const struct served *s, const char *body) {
+    int fd = client_connect(s);
+    client_sendf(fd,
+                 "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                 "Content-Length: %zu\r\n\r\n",
+                 strlen(body));
+    client_send(fd, body, strlen(body));
+    return fd;
+}
+
+json_t *choice_of(json_t *j) { return json_array_get(json_object_get(j, "choices"), 0); }
+json_t *message_of(json_t *j) { return json_object_get(choice_of(j), "message"); }
+const char *finish_of(json_t *j) { return json_string_value(json_object_get(choice_of(j), "finish_reason")); }
+
+json_t *json_at(json_t *j, const char *path) {
+    char key[64];
+    while (*path && j) {
+        size_t n = strcspn(path, ".");
+        snprintf(key, sizeof key, "%.*s", (int)n, path);
+        j = json_is_array(j) ? json_array_get(j, (size_t)atoi(key)) : json_object_get(j, key);
+        path += n + (path[n] == '.');
+    }
+    return j;
+}
+
+const char *json_text_at(json_t *j, const char *path) {
+    const char *s = json_string_value(json_at(j, path));
+    return s ? s : "";
+}
+
+void stream_each(const struct answer_http *a, void (*fn)(void *arg, json_t *j, const char *event), void *arg) {
+    char event[64] = "";
+    assert_int_equal(a->status, 200);
+    assert_true(a->complete);
+    for (const char *line = a->body, *end; (end = strchr(line, '\n')); line = end + 1) {
+        if (strncmp(line, "event: ", 7) == 0) snprintf(event, sizeof event, "%.*s", (int)(end - line - 7), line + 7);
+        const char *data = strncmp(line, "data: ", 6) == 0 ? line + 6 : line[0] == '{' ? line : NULL;
+        if (!data || strncmp(data, "[DONE]", 6) == 0) continue;
+        json_t *j = json_loadb(data, (size_t)(end - data), JSON_REJECT_DUPLICATES, NULL);
+        if (!j) fail_msg("no JSON: %.*s", (int)(end - data), data);
+        fn(arg, j, event);
+        json_decref(j);
+    }
+}
+
+double metric_of(const struct served *s, const char *name) {
+    struct answer_http a = http_get(s, "/metrics", "");
+    char line[128];
+    snprintf(line, sizeof line, "\n%s{", name);
+    const char *at = strstr(a.body, line), *end = at ? strchr(at, '}') : NULL;
+    if (!end) fail_msg("no metric %s", name);
+    const double v = strtod(end + 1, NULL);
+    answer_free(&a);
+    return v;
+}
+
+char *tools_extra(const char *more) {
+    struct buf b, tools;
+    buf_init(&b, 1 << 20);
+    buf_init(&tools, 1 << 20);
+    assert_int_equal(file_read_all(&tools, TEST_DATA "/script/tools.json", NULL), TERN_OK);
+    buf_putf(&b, ", \"tools\": %s%s", tools.data, more);
+    buf_release(&tools);
+    return b.data;
+}

@@ -70,6 +70,21 @@ struct chat_stream {
 struct chat_stream stream_parse(const struct answer_http *a, int index);
 void chat_stream_free(struct chat_stream *c);
 
+// One chat request: a user message and further members, as chat_body() has them.
+struct answer_http chat_ask(const struct served *s, const char *user, const char *extra);
+int post_begin(const struct served *s, const char *body); // the same without waiting for its answer; the socket
+// Of an answer's first choice.
+json_t *choice_of(json_t *j);
+json_t *message_of(json_t *j);
+const char *finish_of(json_t *j);
+// "choices.0.message": NULL where it leads nowhere; "" for a text that is none.
+json_t *json_at(json_t *j, const char *path);
+const char *json_text_at(json_t *j, const char *path);
+// Calls fn for the JSON of each event (each line of NDJSON); event: its name, or "".
+void stream_each(const struct answer_http *a, void (*fn)(void *arg, json_t *j, const char *event), void *arg);
+double metric_of(const struct served *s, const char *name); // its first row
+char *tools_extra(const char *more);                        // ", \"tools\": […]" of the scripts, and more; mem_free
+
 // The texts of the script model: test/data/script/scripts.json.
 const char *script_text(const char *name);
 const char *script_name(int i); // NULL after the last

@@ -19,15 +19,6 @@ static int teardown(void **state) {
     return server_stop(&server);
 }
 
-static struct answer_http chat(const char *user, const char *extra) {
-    char *body = chat_body(user, extra);
-    struct answer_http a = http_post(&server, "/v1/chat/completions", body, "");
-    mem_free(body);
-    return a;
-}
-
-static json_t *choice_of(json_t *j) { return json_array_get(json_object_get(j, "choices"), 0); }
-
 // s01 with each of these members, whole and streamed: the status, and of a 200 text and finish (NULL: any).
 struct row {
     const char *extra;
@@ -39,7 +30,7 @@ static void rows_check(const struct row *rows, size_t n) {
         for (int streamed = 0; streamed < 2; streamed++) {
             char extra[600], text[512] = "", finish[32] = "";
             snprintf(extra, sizeof extra, "%s%s", rows[i].extra, streamed ? ", \"stream\": true" : "");
-            struct answer_http a = chat("s01", extra);
+            struct answer_http a = chat_ask(&server, "s01", extra);
             if (a.status != rows[i].status) fail_msg("%s: %d %s", extra, a.status, a.body);
             if (a.status != 200) {
                 assert_true(strlen(answer_error(&a, "message")) > 0 && strlen(answer_error(&a, "type")) > 0);
@@ -127,7 +118,7 @@ static void hostile_patterns(void **state) {
                  "\"n\", \"schema\": {\"type\": \"string\", \"pattern\": \"%s\"}}}",
                  rows[i].json);
         const uint64_t start = clock_ns();
-        struct answer_http a = chat("s01", extra);
+        struct answer_http a = chat_ask(&server, "s01", extra);
         if (a.status != rows[i].status) fail_msg("%s: %d %s", rows[i].json, a.status, a.body);
         if (a.status == 400) assert_non_null(strstr(answer_error(&a, "message"), "pattern"));
         assert_true(clock_ns() - start < 20000000000u);
@@ -177,12 +168,13 @@ static void bad_neighbours(void **state) {
     buf_init(&words, 1 << 20);
     for (int i = 0; i < 20000; i++) buf_puts(&words, "word ");
     buf_putc(&words, 0);
-    struct answer_http a = chat(words.data, "");
+    struct answer_http a = chat_ask(&server, words.data, "");
     assert_int_equal(a.status, 400);
     assert_string_equal(answer_error(&a, "code"), "context_length_exceeded");
     answer_free(&a);
     buf_release(&words);
-    a = chat("s01", ", \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": {\"not\": {}}}}");
+    a = chat_ask(&server, "s01",
+                 ", \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": {\"not\": {}}}}");
     assert_int_equal(a.status, 400);
     answer_free(&a);
     struct buf banned;
@@ -191,7 +183,7 @@ static void bad_neighbours(void **state) {
     for (int i = 0; i < 1024; i++) buf_putf(&banned, "%s\"%d\": -100", i ? ", " : "", i);
     buf_puts(&banned, "}");
     buf_putc(&banned, 0);
-    a = chat("s01", banned.data); // whatever it says, it harms nobody
+    a = chat_ask(&server, "s01", banned.data); // whatever it says, it harms nobody
     assert_true(a.status == 200 || a.status == 400 || a.status == 500);
     answer_free(&a);
     buf_release(&banned);

@@ -17,20 +17,6 @@ static int teardown(void **state) {
     return server_stop(&server);
 }
 
-static struct answer_http chat(const char *user, const char *extra) {
-    char *body = chat_body(user, extra);
-    struct answer_http a = http_post(&server, "/v1/chat/completions", body, "");
-    mem_free(body);
-    return a;
-}
-
-static json_t *message_of(json_t *j) {
-    return json_object_get(json_array_get(json_object_get(j, "choices"), 0), "message");
-}
-static const char *finish_of(json_t *j) {
-    return json_string_value(json_object_get(json_array_get(json_object_get(j, "choices"), 0), "finish_reason"));
-}
-
 // Runs of U+FFFD as one: how many an ill-formed run becomes may depend on where a piece ends.
 static void fffd_collapse(const char *in, char *out, size_t cap) {
     size_t n = 0;
@@ -52,7 +38,8 @@ static void scripts_whole_and_streamed(void **state) {
     int n = 0;
     for (const char *name; (name = script_name(n)); n++) {
         if (strcmp(name, "s20") == 0) continue; // never ends
-        struct answer_http whole = chat(name, ""), streamed = chat(name, ", \"stream\": true");
+        struct answer_http whole = chat_ask(&server, name, ""),
+                           streamed = chat_ask(&server, name, ", \"stream\": true");
         assert_int_equal(whole.status, 200);
         assert_int_equal(streamed.status, 200);
         assert_true(streamed.complete);
@@ -82,7 +69,7 @@ static void texts_are_exact(void **state) {
     (void)state;
     static const char *const names[] = {"s01", "s02", "s15", "s21", "s30", "s31", "s40"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        struct answer_http a = chat(names[i], "");
+        struct answer_http a = chat_ask(&server, names[i], "");
         json_t *j = answer_json(&a);
         assert_string_equal(json_string_value(json_object_get(message_of(j), "content")), script_text(names[i]));
         json_decref(j);
@@ -92,8 +79,9 @@ static void texts_are_exact(void **state) {
 
 static void counts_and_extras(void **state) {
     (void)state;
-    struct answer_http a = chat("s01", ""),
-                       b = chat("s01", ", \"stream\": true, \"stream_options\": {\"include_usage\": true}");
+    struct answer_http a = chat_ask(&server, "s01", ""),
+                       b = chat_ask(&server, "s01",
+                                    ", \"stream\": true, \"stream_options\": {\"include_usage\": true}");
     json_t *j = answer_json(&a), *usage = json_object_get(j, "usage");
     assert_int_equal(json_integer_value(json_object_get(usage, "completion_tokens")), 5);
     assert_int_equal(json_integer_value(json_object_get(usage, "prompt_tokens")) + 5,
@@ -118,7 +106,7 @@ static void counts_and_extras(void **state) {
 
 static void empty_answer(void **state) {
     (void)state;
-    struct answer_http a = chat("s28", "");
+    struct answer_http a = chat_ask(&server, "s28", "");
     json_t *j = answer_json(&a);
     assert_string_equal(json_string_value(json_object_get(message_of(j), "content")), "");
     assert_string_equal(finish_of(j), "stop");
@@ -126,20 +114,10 @@ static void empty_answer(void **state) {
     answer_free(&a);
 }
 
-static char *tools_extra(const char *more) {
-    struct buf b, tools;
-    buf_init(&b, 1 << 20);
-    buf_init(&tools, 1 << 20);
-    assert_int_equal(file_read_all(&tools, TEST_DATA "/script/tools.json", NULL), TERN_OK);
-    buf_putf(&b, ", \"tools\": %s%s", tools.data, more);
-    buf_release(&tools);
-    return b.data;
-}
-
 static void tool_calls(void **state) {
     (void)state;
     char *extra = tools_extra(""), *streamed = tools_extra(", \"stream\": true");
-    struct answer_http a = chat("s04", extra), b = chat("s04", streamed);
+    struct answer_http a = chat_ask(&server, "s04", extra), b = chat_ask(&server, "s04", streamed);
     json_t *j = answer_json(&a), *call = json_array_get(json_object_get(message_of(j), "tool_calls"), 0);
     assert_string_equal(finish_of(j), "tool_calls");
     assert_true(json_is_null(json_object_get(message_of(j), "content")));
@@ -168,7 +146,7 @@ static void tool_calls(void **state) {
     } rows[] = {{"", 2}, {", \"parallel_tool_calls\": false", 1}, {", \"tool_choice\": \"none\"", 0}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         extra = tools_extra(rows[i].more);
-        a = chat("s26", extra);
+        a = chat_ask(&server, "s26", extra);
         j = answer_json(&a);
         assert_int_equal(a.status, 200);
         if (i < 2) assert_int_equal(json_array_size(json_object_get(message_of(j), "tool_calls")), rows[i].n_calls);
@@ -193,7 +171,7 @@ static void stops(void **state) {
                 {", \"stop\": [\"a\", 5]", NULL},
                 {", \"stop\": [\"\u6f22\"]", "Hello, world."}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct answer_http a = chat("s01", rows[i].extra);
+        struct answer_http a = chat_ask(&server, "s01", rows[i].extra);
         assert_int_equal(a.status, rows[i].text ? 200 : 400);
         if (rows[i].text) {
             json_t *j = answer_json(&a);
@@ -227,8 +205,8 @@ static void fields_are_bounded(void **state) {
         {"logprobs", {"true", "false", "null"}, {"1", "\"x\""}},
         {"parallel_tool_calls", {"true", "false", "null"}, {"1"}},
         {"logit_bias",
-         {"{}", "{\"5\": -100}", "null"},
-         {"[]", "{\"x\": 1}", "{\"-1\": 1}", "{\"5\": 101}", "{\"5\": \"1\"}", "{\"99999999\": 1}", "5"}},
+         {"[[5, -1.5], [6, false]]", "{\"5\": -100}", "null"},
+         {"[5]", "[[5, 101]]", "{\"x\": 1}", "{\"5\": 101}", "{\"5\": \"1\"}", "{\"99999999\": 1}", "5"}},
         {"response_format",
          {"{\"type\": \"text\"}", "null", "{\"type\": \"text\"}"},
          {"5", "{\"type\": \"xml\"}", "[]", "{}"}},
@@ -249,7 +227,7 @@ static void fields_are_bounded(void **state) {
             char extra[256];
             snprintf(extra, sizeof extra, ", \"%s\": %s%s", rows[i].name, value,
                      strncmp(rows[i].name, "max_", 4) == 0 ? "" : ", \"max_tokens\": 2");
-            struct answer_http a = chat("s01", extra);
+            struct answer_http a = chat_ask(&server, "s01", extra);
             if (a.status != (good ? 200 : 400)) fail_msg("%s: %s gave %d: %s", rows[i].name, value, a.status, a.body);
             if (!good) {
                 const char *param = answer_error(&a, "param");
@@ -341,7 +319,7 @@ static void depth_and_messages_are_bounded(void **state) {
 
 static void logprobs(void **state) {
     (void)state;
-    struct answer_http a = chat("s01", ", \"logprobs\": true, \"top_logprobs\": 2");
+    struct answer_http a = chat_ask(&server, "s01", ", \"logprobs\": true, \"top_logprobs\": 2");
     json_t *j = answer_json(&a);
     json_t *content =
         json_object_get(json_object_get(json_array_get(json_object_get(j, "choices"), 0), "logprobs"), "content");
@@ -363,7 +341,8 @@ static void logprobs(void **state) {
 
 static void several_choices(void **state) {
     (void)state;
-    struct answer_http a = chat("s01", ", \"n\": 3"), b = chat("s15", ", \"n\": 2, \"stream\": true");
+    struct answer_http a = chat_ask(&server, "s01", ", \"n\": 3"),
+                       b = chat_ask(&server, "s15", ", \"n\": 2, \"stream\": true");
     json_t *j = answer_json(&a);
     assert_int_equal(json_array_size(json_object_get(j, "choices")), 3);
     for (size_t i = 0; i < 3; i++) {
@@ -387,9 +366,10 @@ static void several_choices(void **state) {
 static void sampling_by_seed(void **state) {
     (void)state;
     const char *extra = ", \"temperature\": 2, \"seed\": 7, \"max_tokens\": 30, \"ignore_eos\": true";
-    struct answer_http a = chat("hello", extra), b = chat("hello", extra),
-                       c = chat("hello", ", \"temperature\": 2, \"seed\": 8, "
-                                         "\"max_tokens\": 30, \"ignore_eos\": true");
+    struct answer_http a = chat_ask(&server, "hello", extra), b = chat_ask(&server, "hello", extra),
+                       c = chat_ask(&server, "hello",
+                                    ", \"temperature\": 2, \"seed\": 8, "
+                                    "\"max_tokens\": 30, \"ignore_eos\": true");
     json_t *ja = answer_json(&a), *jb = answer_json(&b), *jc = answer_json(&c);
     assert_true(json_equal(message_of(ja), message_of(jb)));
     assert_false(json_equal(message_of(ja), message_of(jc)));
@@ -420,7 +400,8 @@ static void completions(void **state) {
                 {"{\"prompt\": [1, \"a\"]}", 400, "prompt", 0},
                 {"{\"prompt\": [999999]}", 400, "prompt", 0},
                 {"{\"prompt\": {}}", 400, "prompt", 0},
-                {"{\"prompt\": \"x\", \"suffix\": \"y\"}", 400, "suffix", 0},
+                {"{\"prompt\": \"x\", \"suffix\": \"y\", \"max_tokens\": 2}", 200, NULL, 1},
+                {"{\"prompt\": \"x\", \"suffix\": 5}", 400, "suffix", 0},
                 {"{\"prompt\": \"x\", \"best_of\": 3}", 400, "best_of", 0},
                 {"{\"prompt\": \"x\", \"logprobs\": 6}", 400, "logprobs", 0},
                 {"{\"prompt\": [\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\",\"i\"], \"n\": 8}", 400, "n", 0}};
@@ -459,13 +440,13 @@ static void context_is_told(void **state) {
     struct buf b;
     buf_init(&b, 4 << 20);
     for (int i = 0; i < 300000; i++) buf_puts(&b, "hello ");
-    struct answer_http a = chat(b.data, "");
+    struct answer_http a = chat_ask(&server, b.data, "");
     assert_int_equal(a.status, 400);
     assert_string_equal(answer_error(&a, "code"), "context_length_exceeded");
     assert_non_null(strstr(answer_error(&a, "message"), "4096"));
     answer_free(&a);
     buf_release(&b);
-    a = chat("s01", ", \"max_tokens\": 2");
+    a = chat_ask(&server, "s01", ", \"max_tokens\": 2");
     json_t *j = answer_json(&a);
     assert_string_equal(finish_of(j), "length");
     json_decref(j);
@@ -513,7 +494,7 @@ static void constraints(void **state) {
         {", \"guided_choice\": [\"a\"], \"guided_regex\": \"b\"", 400, {"guided_choice", "guided_regex"}},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct answer_http a = chat("s01", rows[i].extra);
+        struct answer_http a = chat_ask(&server, "s01", rows[i].extra);
         if (a.status != rows[i].status) fail_msg("%s: %d %s", rows[i].extra, a.status, a.body);
         if (a.status == 200) {
             json_t *j = answer_json(&a);
@@ -545,7 +526,7 @@ static void forced_calls(void **state) {
         {SCHEMA("{\"patternProperties\": {\"x\": {}}}") ", \"tool_choice\": \"required\"", 400}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char *extra = tools_extra(rows[i].more);
-        struct answer_http a = chat("s01", extra);
+        struct answer_http a = chat_ask(&server, "s01", extra);
         if (a.status != rows[i].status) fail_msg("%s: %d %s", rows[i].more, a.status, a.body);
         if (a.status == 200) {
             json_t *j = answer_json(&a), *calls = json_object_get(message_of(j), "tool_calls");
@@ -589,7 +570,7 @@ static void calls_or_form(void **state) {
             char more[512], biased[600];
             snprintf(more, sizeof more, "%s%s%s", tools, rows[i].more, streamed ? ", \"stream\": true" : "");
             snprintf(biased, sizeof biased, "%s, \"logit_bias\": {\"%d\": -100}", more, marker);
-            struct answer_http text = chat("s01", biased), call = chat("s04", more);
+            struct answer_http text = chat_ask(&server, "s01", biased), call = chat_ask(&server, "s04", more);
             assert_int_equal(text.status, 200);
             assert_int_equal(call.status, 200);
             if (streamed) {
@@ -619,30 +600,20 @@ static void calls_or_form(void **state) {
         }
 }
 
-static double metric(const char *name) {
-    struct answer_http a = http_get(&server, "/metrics", "");
-    char line[128];
-    snprintf(line, sizeof line, "\n%s{", name);
-    const char *at = strstr(a.body, line), *end = at ? strchr(at, '}') : NULL;
-    if (!end) fail_msg("no metric %s", name);
-    double v = strtod(end + 1, NULL);
-    answer_free(&a);
-    return v;
-}
-
 static void constraints_are_kept(void **state) {
     (void)state;
     static const char extra[] = SCHEMA("{\"enum\": [\"kept\", \"compiled once\"]}");
-    double opened = metric("tern_constraints_opened_total"), compiled = metric("tern_constraints_compiled_total");
+    double opened = metric_of(&server, "tern_constraints_opened_total"),
+           compiled = metric_of(&server, "tern_constraints_compiled_total");
     for (int i = 0; i < 3; i++) {
-        struct answer_http a = chat("s01", extra);
+        struct answer_http a = chat_ask(&server, "s01", extra);
         assert_int_equal(a.status, 200);
         answer_free(&a);
     }
-    assert_true(metric("tern_constraints_opened_total") == opened + 3);
-    assert_true(metric("tern_constraints_compiled_total") == compiled + 1);
-    assert_true(metric("tern_constraints_kept") >= 1);
-    assert_true(metric("tern_constraints_kept_bytes") <= 64 << 20);
+    assert_true(metric_of(&server, "tern_constraints_opened_total") == opened + 3);
+    assert_true(metric_of(&server, "tern_constraints_compiled_total") == compiled + 1);
+    assert_true(metric_of(&server, "tern_constraints_kept") >= 1);
+    assert_true(metric_of(&server, "tern_constraints_kept_bytes") <= 64 << 20);
 }
 
 // s13 thinks, then answers: its thoughts' tokens, with the two markers, are counted.
@@ -650,7 +621,7 @@ static void reasoning_is_counted(void **state) {
     (void)state;
     static const char *const names[] = {"s01", "s13"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        struct answer_http a = chat(names[i], "");
+        struct answer_http a = chat_ask(&server, names[i], "");
         json_t *j = answer_json(&a), *usage = json_object_get(j, "usage");
         int64_t n = json_integer_value(
             json_object_get(json_object_get(usage, "completion_tokens_details"), "reasoning_tokens"));

@@ -22,37 +22,15 @@ static int teardown(void **state) {
     return server_stop(&server);
 }
 
-static double metric(const struct served *s, const char *name) {
-    struct answer_http a = http_get(s, "/metrics", "");
-    char key[128];
-    snprintf(key, sizeof key, "\n%s{", name);
-    const char *at = strstr(a.body, key);
-    if (!at) fail_msg("no metric %s", name);
-    at = strchr(at, '}');
-    double v = strtod(at + 1, NULL);
-    answer_free(&a);
-    return v;
-}
-
 // Waits until nothing runs and waits; milliseconds.
 static double idle_after(const struct served *s, double limit_ms) {
     uint64_t start = clock_ns();
     for (;;) {
         double ms = (double)(clock_ns() - start) * 1e-6;
-        if (metric(s, "tern_requests_running") == 0 && metric(s, "tern_requests_waiting") == 0) return ms;
+        if (metric_of(s, "tern_requests_running") == 0 && metric_of(s, "tern_requests_waiting") == 0) return ms;
         if (ms > limit_ms) fail_msg("something still runs after %.0f ms", ms);
         clock_sleep_ns(2000000);
     }
-}
-
-static int post_begin(const struct served *s, const char *body) {
-    int fd = client_connect(s);
-    client_sendf(fd,
-                 "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                 "Content-Length: %zu\r\n\r\n",
-                 strlen(body));
-    client_send(fd, body, strlen(body));
-    return fd;
 }
 
 static void text_is_exact(const struct served *s, const char *script) {
@@ -69,7 +47,7 @@ static void text_is_exact(const struct served *s, const char *script) {
 static void client_gone_frees(void **state) {
     (void)state;
     for (int stream = 0; stream < 2; stream++) {
-        double gone = metric(&server, "tern_clients_gone_total");
+        double gone = metric_of(&server, "tern_clients_gone_total");
         char *body = chat_body("s20", stream ? ", \"stream\": true, \"ignore_eos\": true" : ", \"ignore_eos\": true");
         int fds[6]; // two more than run together
         for (int i = 0; i < 6; i++) fds[i] = post_begin(&server, body);
@@ -77,7 +55,7 @@ static void client_gone_frees(void **state) {
         for (int i = 0; i < 6; i++) client_close(fds[i]);
         double ms = idle_after(&server, 3000);
         if (ms > 1500) fail_msg("slots were free only after %.0f ms", ms);
-        assert_true(metric(&server, "tern_clients_gone_total") >= gone + 1);
+        assert_true(metric_of(&server, "tern_clients_gone_total") >= gone + 1);
         text_is_exact(&server, "s01");
         mem_free(body);
     }
@@ -85,7 +63,7 @@ static void client_gone_frees(void **state) {
 
 static void many_that_leave(void **state) {
     (void)state;
-    double rss = metric(&server, "tern_resident_bytes");
+    double rss = metric_of(&server, "tern_resident_bytes");
     uint32_t seed = 12345;
     int n = getenv("TERN_TEST_SHORT") ? 40 : 150;
     for (int i = 0; i < n; i++) {
@@ -104,10 +82,10 @@ static void many_that_leave(void **state) {
     // One is the request for the metrics, one may be the request before, not yet put away.
     uint64_t until = clock_ns() + 3000000000u;
     double left;
-    while ((left = metric(&server, "tern_http_requests")) > 2 && clock_ns() < until) clock_sleep_ns(5000000);
+    while ((left = metric_of(&server, "tern_http_requests")) > 2 && clock_ns() < until) clock_sleep_ns(5000000);
     assert_true(left <= 2);
     double most = getenv("TERN_TEST_SHORT") ? 256 << 20 : 16 << 20; // a sanitizer keeps freed memory back
-    assert_true(metric(&server, "tern_resident_bytes") - rss < most);
+    assert_true(metric_of(&server, "tern_resident_bytes") - rss < most);
     text_is_exact(&server, "s01");
 }
 
@@ -164,14 +142,14 @@ static void idle_streams_are_cheap(void **state) {
     (void)state;
     enum { N = 200 };
     static int fds[N];
-    double rss = metric(&server, "tern_resident_bytes");
+    double rss = metric_of(&server, "tern_resident_bytes");
     char *body = chat_body("s20", ", \"stream\": true, \"ignore_eos\": true");
     for (int i = 0; i < N; i++) fds[i] = post_begin(&server, body);
     mem_free(body);
     uint64_t until = clock_ns() + 20000000000u;
-    while (metric(&server, "tern_http_streams") < N - 20 && clock_ns() < until) clock_sleep_ns(10000000);
-    assert_true(metric(&server, "tern_http_streams") >= N - 20); // the first may have used up their context
-    double each = (metric(&server, "tern_resident_bytes") - rss) / N;
+    while (metric_of(&server, "tern_http_streams") < N - 20 && clock_ns() < until) clock_sleep_ns(10000000);
+    assert_true(metric_of(&server, "tern_http_streams") >= N - 20); // the first may have used up their context
+    double each = (metric_of(&server, "tern_resident_bytes") - rss) / N;
     if (each > (getenv("TERN_TEST_SHORT") ? 512 << 10 : 64 << 10)) // a sanitizer's own
         fail_msg("an idle stream takes %.0f bytes", each);
     uint64_t start = clock_ns();
@@ -192,9 +170,9 @@ static void queue_full_is_told(void **state) {
     char *body = chat_body("s20", ", \"stream\": true, \"ignore_eos\": true");
     int first = post_begin(&small, body);
     uint64_t until = clock_ns() + 10000000000u;
-    while (metric(&small, "tern_requests_running") < 1 && clock_ns() < until) clock_sleep_ns(2000000);
+    while (metric_of(&small, "tern_requests_running") < 1 && clock_ns() < until) clock_sleep_ns(2000000);
     int second = post_begin(&small, body);
-    while (metric(&small, "tern_requests_waiting") < 1 && clock_ns() < until) clock_sleep_ns(2000000);
+    while (metric_of(&small, "tern_requests_waiting") < 1 && clock_ns() < until) clock_sleep_ns(2000000);
     struct answer_http a = http_post(&small, "/v1/chat/completions", body, "");
     char text[512];
     assert_true(a.status == 429 || a.status == 503);
@@ -251,7 +229,7 @@ static void drain_ends_streams(void **state) {
     char *endless = chat_body("s20", ", \"stream\": true, \"ignore_eos\": true, \"logit_bias\": {\"7\": -100}");
     int fd = post_begin(&s, endless);
     uint64_t until = clock_ns() + 10000000000u;
-    while (metric(&s, "tern_requests_running") < 1 && clock_ns() < until) clock_sleep_ns(2000000);
+    while (metric_of(&s, "tern_requests_running") < 1 && clock_ns() < until) clock_sleep_ns(2000000);
     uint64_t start = clock_ns();
     server_signal(&s, SIGTERM);
     struct answer_http a = client_read(fd, false);
@@ -279,7 +257,7 @@ static void second_signal_is_at_once(void **state) {
     int fds[8];
     for (int i = 0; i < 8; i++) fds[i] = post_begin(&s, endless);
     uint64_t until = clock_ns() + 10000000000u;
-    while (metric(&s, "tern_requests_running") < 1 && clock_ns() < until) clock_sleep_ns(2000000);
+    while (metric_of(&s, "tern_requests_running") < 1 && clock_ns() < until) clock_sleep_ns(2000000);
     server_signal(&s, SIGTERM);
     clock_sleep_ns(100000000);
     uint64_t start = clock_ns();

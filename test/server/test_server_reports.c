@@ -22,14 +22,6 @@ static int teardown(void **state) {
     return server_stop(&server);
 }
 
-static struct answer_http chat(const char *user, const char *extra) {
-    char *body = chat_body(user, extra);
-    struct answer_http a = http_post(&server, "/v1/chat/completions", body, "");
-    mem_free(body);
-    return a;
-}
-static json_t *choice_of(json_t *j) { return json_array_get(json_object_get(j, "choices"), 0); }
-
 // ---------------------------------------------------------------------------------------------------------- tool calls
 
 // What an answer came to, whichever way it came.
@@ -154,7 +146,7 @@ static void tool_case_check(json_t *from, const char *tools, bool streamed) {
     buf_init(&extra, 1 << 20);
     buf_putf(&extra, ", \"tools\": %s%s", tools,
              streamed ? ", \"stream\": true, \"stream_options\": {\"include_usage\": true}" : "");
-    struct answer_http a = chat(script, extra.data);
+    struct answer_http a = chat_ask(&server, script, extra.data);
     if (a.status != 200) fail_msg("%s: %d %s", id, a.status, a.body);
     struct said s = streamed ? stream_read(&a) : whole_read(&a);
     json_array_foreach(json_object_get(from, "any_of"), i, want) fits = fits || outcome_fits(want, &s);
@@ -198,8 +190,9 @@ static void texts_and_forms(void **state) {
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         for (int streamed = 0; streamed < 2; streamed++) {
             char type[512], text[4096];
-            struct answer_http a = chat(
-                rows[i].script, streamed ? ", \"stream\": true, \"stream_options\": {\"include_usage\": true}" : "");
+            struct answer_http a =
+                chat_ask(&server, rows[i].script,
+                         streamed ? ", \"stream\": true, \"stream_options\": {\"include_usage\": true}" : "");
             assert_int_equal(a.status, 200);
             assert_non_null(answer_header(&a, "Content-Type", type));
             assert_int_equal(strncmp(type, streamed ? "text/event-stream" : "application/json", 16), 0);
@@ -272,22 +265,10 @@ static void contents_in_parts(void **state) {
 
 // -------------------------------------------------------------------------------------------------------------- memory
 
-static double metric(const char *name) {
-    struct answer_http a = http_get(&server, "/metrics", "");
-    char key[128];
-    snprintf(key, sizeof key, "\n%s{", name);
-    const char *at = strstr(a.body, key);
-    if (!at) fail_msg("no metric %s", name);
-    at = strchr(at, '}');
-    const double v = strtod(at + 1, NULL);
-    answer_free(&a);
-    return v;
-}
-
 // A14, A15: a body of 300 MB is refused before it is read, endless heads while they are; the memory stays.
 static void large_requests(void **state) {
     (void)state;
-    const double rss = metric("tern_resident_bytes");
+    const double rss = metric_of(&server, "tern_resident_bytes");
     static const char head[] =
         "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
     for (int chunked = 0; chunked < 2; chunked++) {
@@ -313,13 +294,13 @@ static void large_requests(void **state) {
         buf_init(&text, 8 << 20);
         while (text.len < sizes[i]) buf_puts(&text, "word ");
         buf_putc(&text, 0);
-        struct answer_http a = chat(text.data, ""); // read, and refused for its tokens alone
+        struct answer_http a = chat_ask(&server, text.data, ""); // read, and refused for its tokens alone
         assert_int_equal(a.status, 400);
         assert_string_equal(answer_error(&a, "code"), "context_length_exceeded");
         answer_free(&a);
         buf_release(&text);
     }
-    const double more = metric("tern_resident_bytes") - rss;
+    const double more = metric_of(&server, "tern_resident_bytes") - rss;
     if (!is_short && more > 64 << 20) fail_msg("%.0f MiB more", more / (1 << 20));
 }
 
@@ -331,39 +312,29 @@ static void schemas_without_end(void **state) {
     double rss = 0;
     for (int i = 0; i < n; i++) {
         char extra[300], want[32];
-        if (i == n / 3 * 2) rss = metric("tern_resident_bytes");
+        if (i == n / 3 * 2) rss = metric_of(&server, "tern_resident_bytes");
         snprintf(want, sizeof want, "\"w%d\"", i);
         snprintf(extra, sizeof extra,
                  ", \"max_tokens\": 20, \"response_format\": {\"type\": \"json_schema\", \"json_schema\": "
                  "{\"name\": \"n\", \"schema\": {\"const\": %s}}}",
                  want);
-        struct answer_http a = chat("s01", extra);
+        struct answer_http a = chat_ask(&server, "s01", extra);
         if (a.status != 200) fail_msg("%d %s", a.status, a.body);
         struct said s = whole_read(&a);
         assert_string_equal(s.text, want);
         json_decref(s.calls);
         answer_free(&a);
     }
-    assert_true(metric("tern_constraints_kept") <= 64);
-    const double more = metric("tern_resident_bytes") - rss;
+    assert_true(metric_of(&server, "tern_constraints_kept") <= 64);
+    const double more = metric_of(&server, "tern_resident_bytes") - rss;
     if (!is_short && more > 64 << 20) fail_msg("%.1f MiB more", more / (1 << 20));
 }
 
 // --------------------------------------------------------------------------------------------------------- who leaves
 
-static int post_begin(const char *body) {
-    int fd = client_connect(&server);
-    client_sendf(fd,
-                 "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                 "Content-Length: %zu\r\n\r\n",
-                 strlen(body));
-    client_send(fd, body, strlen(body));
-    return fd;
-}
-
 static void idle_wait(void) {
     const uint64_t until = clock_ns() + 20000000000u;
-    while (metric("tern_requests_running") + metric("tern_requests_waiting") > 0) {
+    while (metric_of(&server, "tern_requests_running") + metric_of(&server, "tern_requests_waiting") > 0) {
         if (clock_ns() > until) fail_msg("something still runs");
         clock_sleep_ns(2000000);
     }
@@ -373,18 +344,18 @@ static void idle_wait(void) {
 static void slot_is_free_soon(void **state) {
     (void)state;
     for (int streamed = 0; streamed < 2; streamed++) {
-        const double gone = metric("tern_clients_gone_total");
+        const double gone = metric_of(&server, "tern_clients_gone_total");
         char *body = chat_body("s20", streamed ? ", \"stream\": true, \"ignore_eos\": true" : ", \"ignore_eos\": true");
-        const int fd = post_begin(body);
+        const int fd = post_begin(&server, body);
         const uint64_t until = clock_ns() + 10000000000u;
-        while (metric("tern_requests_running") < 1 && clock_ns() < until) clock_sleep_ns(1000000);
+        while (metric_of(&server, "tern_requests_running") < 1 && clock_ns() < until) clock_sleep_ns(1000000);
         const uint64_t start = clock_ns();
         client_close(fd);
         idle_wait();
         const double ms = (double)(clock_ns() - start) * 1e-6;
         if (ms > (is_short ? 3000 : 500)) fail_msg("the slot was free after %.0f ms", ms);
-        assert_true(metric("tern_clients_gone_total") == gone + 1);
-        struct answer_http a = chat("s01", "");
+        assert_true(metric_of(&server, "tern_clients_gone_total") == gone + 1);
+        struct answer_http a = chat_ask(&server, "s01", "");
         assert_non_null(strstr(a.body, "Hello, world."));
         answer_free(&a);
         mem_free(body);
@@ -415,7 +386,7 @@ static void many_that_leave(void **state) {
 #ifdef __linux__
     assert_true(files > 4);
 #endif
-    const double rss = metric("tern_resident_bytes");
+    const double rss = metric_of(&server, "tern_resident_bytes");
     for (int i = 0; i < n; i++) {
         seed = seed * 1664525u + 1013904223u;
         char *body = chat_body(names[i % 4], i % 3 ? ", \"stream\": true" : "");
@@ -433,12 +404,12 @@ static void many_that_leave(void **state) {
     const uint64_t until = clock_ns() + 5000000000u;
     while (files_open() > files && clock_ns() < until) clock_sleep_ns(10000000);
     if (files_open() > files) fail_msg("%d files are open, %d were", files_open(), files);
-    const double more = metric("tern_resident_bytes") - rss;
+    const double more = metric_of(&server, "tern_resident_bytes") - rss;
     if (!is_short && more > 16 << 20) fail_msg("%.1f MiB more", more / (1 << 20));
     struct answer_http a = http_get(&server, "/slots", "");
     assert_string_equal(a.body, "[]");
     answer_free(&a);
-    a = chat("s01", ", \"stream\": true");
+    a = chat_ask(&server, "s01", ", \"stream\": true");
     struct chat_stream c = stream_parse(&a, 0);
     assert_string_equal(c.text, script_text("s01"));
     chat_stream_free(&c);

@@ -177,6 +177,33 @@ static void others_are_refused(void **state) {
     }
 }
 
+// /apply-template shows what the model would get to see.
+static void templates_show_it(void **state) {
+    (void)state;
+    static const struct {
+        const char *more, *end;
+    } rows[] = {{"", "assistant\n"},
+                {", \"chat_template_kwargs\": {\"enable_thinking\": false}", "assistant\nno"},
+                {", \"chat_template_kwargs\": {\"thinking\": true}", "assistant\n"},
+                {", \"reasoning_effort\": \"high\"", "assistant\nhigh"},
+                {", \"reasoning_effort\": \"high\", \"add_generation_prompt\": false", "<|im_end|>\n"}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char body[400];
+        snprintf(body, sizeof body, "{%s%s}", USER, rows[i].more);
+        struct answer_http a = http_post(&server, "/apply-template", body, "");
+        if (a.status != 200) fail_msg("%s: %d %s", body, a.status, a.body);
+        json_t *j = answer_json(&a);
+        if (!strstr(json_text_at(j, "prompt"), rows[i].end)) fail_msg("%s: %s", body, json_text_at(j, "prompt"));
+        if (i == 0) assert_null(strstr(json_text_at(j, "prompt"), "assistant\nno"));
+        json_decref(j);
+        answer_free(&a);
+    }
+    struct answer_http a =
+        http_post(&server, "/apply-template", "{" USER ", \"chat_template_kwargs\": {\"messages\": []}}", "");
+    assert_int_equal(a.status, 400);
+    answer_free(&a);
+}
+
 static void operator_says_it(void **state) {
     (void)state;
     struct served s;
@@ -192,6 +219,6 @@ static void operator_says_it(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(each_format_says_it), cmocka_unit_test(others_are_refused),
-                                       cmocka_unit_test(operator_says_it)};
+                                       cmocka_unit_test(templates_show_it), cmocka_unit_test(operator_says_it)};
     return cmocka_run_group_tests_name("thinking", tests, setup, teardown);
 }

@@ -34,21 +34,6 @@ static struct answer_http postf(const char *path, const char *fmt, ...) {
     return http_post(&server, path, body, "");
 }
 
-static json_t *at(json_t *j, const char *path) { // "a.0.b"
-    char key[64];
-    while (*path && j) {
-        size_t n = strcspn(path, ".");
-        snprintf(key, sizeof key, "%.*s", (int)n, path);
-        j = json_is_array(j) ? json_array_get(j, (size_t)atoi(key)) : json_object_get(j, key);
-        path += n + (path[n] == '.');
-    }
-    return j;
-}
-static const char *text_at(json_t *j, const char *path) {
-    const char *s = json_string_value(at(j, path));
-    return s ? s : "";
-}
-
 // What an answer says, whatever its format.
 struct said {
     struct buf text, thoughts, calls; // calls: name and arguments, sorted keys
@@ -109,39 +94,23 @@ static void same_said(const char *format, const char *script, struct said *a, st
                  (long long)a->n_answer, (long long)b->n_prompt, (long long)b->n_answer);
 }
 
-// Calls fn for the JSON of each "data:" line (or each line of NDJSON).
-static void stream_each(const struct answer_http *a, void (*fn)(void *arg, json_t *j, const char *event), void *arg) {
-    char event[64] = "";
-    assert_int_equal(a->status, 200);
-    assert_true(a->complete);
-    for (const char *line = a->body, *end; (end = strchr(line, '\n')); line = end + 1) {
-        if (strncmp(line, "event: ", 7) == 0) snprintf(event, sizeof event, "%.*s", (int)(end - line - 7), line + 7);
-        const char *data = strncmp(line, "data: ", 6) == 0 ? line + 6 : line[0] == '{' ? line : NULL;
-        if (!data) continue;
-        json_t *j = json_loadb(data, (size_t)(end - data), JSON_REJECT_DUPLICATES, NULL);
-        if (!j) fail_msg("no JSON: %.*s", (int)(end - data), data);
-        fn(arg, j, event);
-        json_decref(j);
-    }
-}
-
 // ------------------------------------------------------------------------------------------------------ chat: the norm
 
 static struct said chat_said(const char *user) {
     struct answer_http a =
         postf("/v1/chat/completions",
               "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}],\"max_tokens\":60,\"tools\":%s}", user, tools);
-    json_t *j = answer_json(&a), *message = at(j, "choices.0.message"), *call;
+    json_t *j = answer_json(&a), *message = json_at(j, "choices.0.message"), *call;
     struct said s;
     size_t i;
     said_init(&s);
-    buf_puts(&s.text, text_at(message, "content"));
-    buf_puts(&s.thoughts, text_at(message, "reasoning_content"));
+    buf_puts(&s.text, json_text_at(message, "content"));
+    buf_puts(&s.thoughts, json_text_at(message, "reasoning_content"));
     json_array_foreach(json_object_get(message, "tool_calls"), i, call)
-        call_put_text(&s, text_at(call, "function.name"), text_at(call, "function.arguments"));
-    s.n_prompt = json_integer_value(at(j, "usage.prompt_tokens"));
-    s.n_answer = json_integer_value(at(j, "usage.completion_tokens"));
-    snprintf(s.end, sizeof s.end, "%s", text_at(j, "choices.0.finish_reason"));
+        call_put_text(&s, json_text_at(call, "function.name"), json_text_at(call, "function.arguments"));
+    s.n_prompt = json_integer_value(json_at(j, "usage.prompt_tokens"));
+    s.n_answer = json_integer_value(json_at(j, "usage.completion_tokens"));
+    snprintf(s.end, sizeof s.end, "%s", json_text_at(j, "choices.0.finish_reason"));
     json_decref(j);
     answer_free(&a);
     return s;
@@ -181,19 +150,19 @@ static struct said anthropic_whole(const char *user) {
     struct said s;
     size_t i;
     said_init(&s);
-    assert_string_equal(text_at(j, "type"), "message");
-    assert_string_equal(text_at(j, "role"), "assistant");
-    assert_int_equal(strncmp(text_at(j, "id"), "msg_", 4), 0);
+    assert_string_equal(json_text_at(j, "type"), "message");
+    assert_string_equal(json_text_at(j, "role"), "assistant");
+    assert_int_equal(strncmp(json_text_at(j, "id"), "msg_", 4), 0);
     json_array_foreach(json_object_get(j, "content"), i, block) {
-        const char *type = text_at(block, "type");
-        if (strcmp(type, "text") == 0) buf_puts(&s.text, text_at(block, "text"));
-        if (strcmp(type, "thinking") == 0) buf_puts(&s.thoughts, text_at(block, "thinking"));
-        if (strcmp(type, "tool_use") == 0) call_put(&s, text_at(block, "name"), json_object_get(block, "input"));
+        const char *type = json_text_at(block, "type");
+        if (strcmp(type, "text") == 0) buf_puts(&s.text, json_text_at(block, "text"));
+        if (strcmp(type, "thinking") == 0) buf_puts(&s.thoughts, json_text_at(block, "thinking"));
+        if (strcmp(type, "tool_use") == 0) call_put(&s, json_text_at(block, "name"), json_object_get(block, "input"));
     }
-    s.n_prompt =
-        json_integer_value(at(j, "usage.input_tokens")) + json_integer_value(at(j, "usage.cache_read_input_tokens"));
-    s.n_answer = json_integer_value(at(j, "usage.output_tokens"));
-    snprintf(s.end, sizeof s.end, "%s", text_at(j, "stop_reason"));
+    s.n_prompt = json_integer_value(json_at(j, "usage.input_tokens")) +
+                 json_integer_value(json_at(j, "usage.cache_read_input_tokens"));
+    s.n_answer = json_integer_value(json_at(j, "usage.output_tokens"));
+    snprintf(s.end, sizeof s.end, "%s", json_text_at(j, "stop_reason"));
     json_decref(j);
     answer_free(&a);
     return s;
@@ -207,44 +176,44 @@ struct anthropic_stream {
 };
 static void anthropic_event(void *arg, json_t *j, const char *event) {
     struct anthropic_stream *t = arg;
-    const char *type = text_at(j, "type");
+    const char *type = json_text_at(j, "type");
     assert_string_equal(type, event); // the event's name repeats its type
     assert_int_equal(t->n_stop, 0);   // nothing after the end
     if (strcmp(type, "ping") == 0) return;
     assert_true((t->n_start == 0) == (strcmp(type, "message_start") == 0));
     if (strcmp(type, "message_start") == 0) {
         t->n_start++;
-        t->s.n_prompt = json_integer_value(at(j, "message.usage.input_tokens"));
-        assert_int_equal(json_array_size(at(j, "message.content")), 0);
-        assert_true(json_is_null(at(j, "message.stop_reason")));
+        t->s.n_prompt = json_integer_value(json_at(j, "message.usage.input_tokens"));
+        assert_int_equal(json_array_size(json_at(j, "message.content")), 0);
+        assert_true(json_is_null(json_at(j, "message.stop_reason")));
     } else if (strcmp(type, "content_block_start") == 0) {
         assert_int_equal(t->open, -1);
-        assert_int_equal(json_integer_value(at(j, "index")), t->next);
+        assert_int_equal(json_integer_value(json_at(j, "index")), t->next);
         t->open = t->next++;
-        snprintf(t->kind, sizeof t->kind, "%s", text_at(j, "content_block.type"));
-        snprintf(t->name, sizeof t->name, "%s", text_at(j, "content_block.name"));
+        snprintf(t->kind, sizeof t->kind, "%s", json_text_at(j, "content_block.type"));
+        snprintf(t->name, sizeof t->name, "%s", json_text_at(j, "content_block.name"));
         buf_clear(&t->input);
     } else if (strcmp(type, "content_block_delta") == 0) {
-        assert_int_equal(json_integer_value(at(j, "index")), t->open);
-        const char *delta = text_at(j, "delta.type");
+        assert_int_equal(json_integer_value(json_at(j, "index")), t->open);
+        const char *delta = json_text_at(j, "delta.type");
         assert_string_equal(delta, strcmp(t->kind, "text") == 0       ? "text_delta"
                                    : strcmp(t->kind, "thinking") == 0 ? "thinking_delta"
                                                                       : "input_json_delta");
-        buf_puts(&t->s.text, text_at(j, "delta.text"));
-        buf_puts(&t->s.thoughts, text_at(j, "delta.thinking"));
-        buf_puts(&t->input, text_at(j, "delta.partial_json"));
+        buf_puts(&t->s.text, json_text_at(j, "delta.text"));
+        buf_puts(&t->s.thoughts, json_text_at(j, "delta.thinking"));
+        buf_puts(&t->input, json_text_at(j, "delta.partial_json"));
     } else if (strcmp(type, "content_block_stop") == 0) {
-        assert_int_equal(json_integer_value(at(j, "index")), t->open);
+        assert_int_equal(json_integer_value(json_at(j, "index")), t->open);
         t->open = -1;
         if (strcmp(t->kind, "tool_use") == 0) call_put_text(&t->s, t->name, z(&t->input));
     } else if (strcmp(type, "message_delta") == 0) {
         assert_int_equal(t->open, -1);
         t->n_delta++;
-        t->s.n_answer = json_integer_value(at(j, "usage.output_tokens"));
-        assert_int_equal(json_integer_value(at(j, "usage.input_tokens")) +
-                             json_integer_value(at(j, "usage.cache_read_input_tokens")),
+        t->s.n_answer = json_integer_value(json_at(j, "usage.output_tokens"));
+        assert_int_equal(json_integer_value(json_at(j, "usage.input_tokens")) +
+                             json_integer_value(json_at(j, "usage.cache_read_input_tokens")),
                          t->s.n_prompt);
-        snprintf(t->s.end, sizeof t->s.end, "%s", text_at(j, "delta.stop_reason"));
+        snprintf(t->s.end, sizeof t->s.end, "%s", json_text_at(j, "delta.stop_reason"));
     } else {
         assert_string_equal(type, "message_stop");
         t->n_stop++;
@@ -296,18 +265,18 @@ static struct said response_take(json_t *j) {
     struct said s;
     size_t i, k;
     said_init(&s);
-    assert_string_equal(text_at(j, "object"), "response");
+    assert_string_equal(json_text_at(j, "object"), "response");
     json_array_foreach(json_object_get(j, "output"), i, item) {
-        if (strcmp(text_at(item, "type"), "function_call") == 0)
-            call_put_text(&s, text_at(item, "name"), text_at(item, "arguments"));
+        if (strcmp(json_text_at(item, "type"), "function_call") == 0)
+            call_put_text(&s, json_text_at(item, "name"), json_text_at(item, "arguments"));
         json_array_foreach(json_object_get(item, "content"), k, part) {
-            const bool text = strcmp(text_at(part, "type"), "output_text") == 0;
-            buf_puts(text ? &s.text : &s.thoughts, text_at(part, "text"));
+            const bool text = strcmp(json_text_at(part, "type"), "output_text") == 0;
+            buf_puts(text ? &s.text : &s.thoughts, json_text_at(part, "text"));
         }
     }
-    s.n_prompt = json_integer_value(at(j, "usage.input_tokens"));
-    s.n_answer = json_integer_value(at(j, "usage.output_tokens"));
-    snprintf(s.end, sizeof s.end, "%s", text_at(j, "status"));
+    s.n_prompt = json_integer_value(json_at(j, "usage.input_tokens"));
+    s.n_answer = json_integer_value(json_at(j, "usage.output_tokens"));
+    snprintf(s.end, sizeof s.end, "%s", json_text_at(j, "status"));
     return s;
 }
 
@@ -319,27 +288,27 @@ struct responses_stream {
 };
 static void responses_event(void *arg, json_t *j, const char *event) {
     struct responses_stream *t = arg;
-    const char *type = text_at(j, "type");
+    const char *type = json_text_at(j, "type");
     assert_string_equal(type, event);
     assert_false(t->is_over);
-    assert_int_equal(json_integer_value(at(j, "sequence_number")), t->next);
+    assert_int_equal(json_integer_value(json_at(j, "sequence_number")), t->next);
     if (t->next == 0) assert_string_equal(type, "response.created");
     if (t->next == 1) assert_string_equal(type, "response.in_progress");
     t->next++;
     if (strcmp(type, "response.output_item.added") == 0) {
-        assert_int_equal(json_integer_value(at(j, "output_index")), t->n_open++);
+        assert_int_equal(json_integer_value(json_at(j, "output_index")), t->n_open++);
     } else if (strcmp(type, "response.output_item.done") == 0) {
-        assert_int_equal(json_integer_value(at(j, "output_index")), t->n_done++);
+        assert_int_equal(json_integer_value(json_at(j, "output_index")), t->n_done++);
         assert_int_equal(t->n_done, t->n_open); // one after the other
     } else if (strcmp(type, "response.output_text.delta") == 0) {
-        buf_puts(&t->s.text, text_at(j, "delta"));
+        buf_puts(&t->s.text, json_text_at(j, "delta"));
     } else if (strcmp(type, "response.reasoning_text.delta") == 0) {
-        buf_puts(&t->s.thoughts, text_at(j, "delta"));
+        buf_puts(&t->s.thoughts, json_text_at(j, "delta"));
     } else if (strcmp(type, "response.function_call_arguments.done") == 0) {
-        call_put_text(&t->s, text_at(j, "name"), text_at(j, "arguments"));
+        call_put_text(&t->s, json_text_at(j, "name"), json_text_at(j, "arguments"));
     } else if (strcmp(type, "response.completed") == 0 || strcmp(type, "response.incomplete") == 0) {
         t->is_over = true;
-        t->last = response_take(at(j, "response"));
+        t->last = response_take(json_at(j, "response"));
         assert_string_equal(type + strlen("response."), t->last.end);
     }
 }
@@ -348,7 +317,7 @@ static struct said responses_whole(const char *user) {
     struct answer_http a = responses_ask(user, false);
     json_t *j = answer_json(&a);
     struct said s = response_take(j);
-    assert_true(json_is_false(at(j, "store")));
+    assert_true(json_is_false(json_at(j, "store")));
     json_decref(j);
     answer_free(&a);
     return s;
@@ -383,19 +352,19 @@ static void ollama_event(void *arg, json_t *j, const char *event) {
     size_t i;
     (void)event;
     assert_int_equal(t->n_done, 0);
-    assert_string_equal(text_at(j, "model"), "script-lfm2");
-    assert_int_equal(strlen(text_at(j, "created_at")), 20);
+    assert_string_equal(json_text_at(j, "model"), "script-lfm2");
+    assert_int_equal(strlen(json_text_at(j, "created_at")), 20);
     assert_true(json_is_boolean(json_object_get(j, "done")));
-    buf_puts(&t->s.text, text_at(j, "message.content"));
-    buf_puts(&t->s.thoughts, text_at(j, "message.thinking"));
-    json_array_foreach(at(j, "message.tool_calls"), i, call)
-        call_put(&t->s, text_at(call, "function.name"), at(call, "function.arguments"));
+    buf_puts(&t->s.text, json_text_at(j, "message.content"));
+    buf_puts(&t->s.thoughts, json_text_at(j, "message.thinking"));
+    json_array_foreach(json_at(j, "message.tool_calls"), i, call)
+        call_put(&t->s, json_text_at(call, "function.name"), json_at(call, "function.arguments"));
     if (!json_is_true(json_object_get(j, "done"))) return;
     t->n_done++;
-    t->s.n_prompt = json_integer_value(at(j, "prompt_eval_count"));
-    t->s.n_answer = json_integer_value(at(j, "eval_count"));
-    snprintf(t->s.end, sizeof t->s.end, "%s", text_at(j, "done_reason"));
-    assert_true(json_integer_value(at(j, "total_duration")) > 1000); // nanoseconds
+    t->s.n_prompt = json_integer_value(json_at(j, "prompt_eval_count"));
+    t->s.n_answer = json_integer_value(json_at(j, "eval_count"));
+    snprintf(t->s.end, sizeof t->s.end, "%s", json_text_at(j, "done_reason"));
+    assert_true(json_integer_value(json_at(j, "total_duration")) > 1000); // nanoseconds
 }
 
 static struct said ollama_said(const char *user, bool stream) {
@@ -498,9 +467,9 @@ static void conversations(void **state) {
         struct answer_http a = postf(bodies[i][0], "%s", bodies[i][1]);
         if (a.status != 200) fail_msg("%s: %s", bodies[i][0], a.body);
         json_t *j = answer_json(&a);
-        int64_t n = counts[i] ? json_integer_value(at(j, counts[i]))
-                              : json_integer_value(at(j, "usage.input_tokens")) +
-                                    json_integer_value(at(j, "usage.cache_read_input_tokens"));
+        int64_t n = counts[i] ? json_integer_value(json_at(j, counts[i]))
+                              : json_integer_value(json_at(j, "usage.input_tokens")) +
+                                    json_integer_value(json_at(j, "usage.cache_read_input_tokens"));
         if (i == 0) norm = n;
         if (n != norm || n < 20) fail_msg("%s: %lld tokens, not %lld", bodies[i][0], (long long)n, (long long)norm);
         json_decref(j);
@@ -508,7 +477,7 @@ static void conversations(void **state) {
     }
     struct answer_http a = postf("/v1/messages/count_tokens", "%s", bodies[1][1]);
     json_t *j = answer_json(&a);
-    assert_int_equal(json_integer_value(at(j, "input_tokens")), norm);
+    assert_int_equal(json_integer_value(json_at(j, "input_tokens")), norm);
     json_decref(j);
     answer_free(&a);
 }
@@ -518,15 +487,15 @@ static void stop_texts(void **state) {
     struct answer_http a = postf("/v1/messages", "{\"max_tokens\":9,\"stop_sequences\":[\"zz\",\"wor\"],\"messages\":"
                                                  "[{\"role\":\"user\",\"content\":\"s01\"}]}");
     json_t *j = answer_json(&a);
-    assert_string_equal(text_at(j, "stop_reason"), "stop_sequence");
-    assert_string_equal(text_at(j, "stop_sequence"), "wor");
-    assert_string_equal(text_at(j, "content.0.text"), "Hello, ");
+    assert_string_equal(json_text_at(j, "stop_reason"), "stop_sequence");
+    assert_string_equal(json_text_at(j, "stop_sequence"), "wor");
+    assert_string_equal(json_text_at(j, "content.0.text"), "Hello, ");
     json_decref(j);
     answer_free(&a);
     a = postf("/api/generate",
               "{\"model\":\"other\",\"stream\":false,\"prompt\":\"s01\",\"options\":{\"stop\":[\"wor\"]}}");
     j = answer_json(&a);
-    assert_string_equal(text_at(j, "response"), "Hello, ");
+    assert_string_equal(json_text_at(j, "response"), "Hello, ");
     json_decref(j);
     answer_free(&a);
 }
@@ -597,10 +566,10 @@ static void refusals(void **state) {
         json_t *j = json_loads(a.body, 0, NULL);
         const bool anthropic = strstr(refused[i].path, "messages") != NULL,
                    ollama = strstr(refused[i].path, "/api/") != NULL;
-        const char *message = text_at(j, ollama ? "error" : "error.message");
+        const char *message = json_text_at(j, ollama ? "error" : "error.message");
         if (a.status != refused[i].status || !message[0] || !strstr(a.body, refused[i].part))
             fail_msg("%s %s: %d %s", refused[i].path, refused[i].body, a.status, a.body);
-        if (anthropic) assert_string_equal(text_at(j, "type"), "error");
+        if (anthropic) assert_string_equal(json_text_at(j, "type"), "error");
         json_decref(j);
         answer_free(&a);
     }
@@ -613,33 +582,33 @@ static void ollama_extras(void **state) {
                            "\"messages\":[{\"role\":\"user\",\"content\":\"s01\"}]}");
     json_t *said = answer_json(&n);
     assert_int_equal(n.status, 200); // an empty list of tools leaves room for a format
-    assert_string_equal(text_at(said, "message.content"), "\"s\"");
+    assert_string_equal(json_text_at(said, "message.content"), "\"s\"");
     json_decref(said);
     answer_free(&n);
     struct answer_http a = http_get(&server, "/api/tags", "");
     json_t *j = answer_json(&a);
-    assert_int_equal(json_array_size(at(j, "models")), 2);
-    assert_string_equal(text_at(j, "models.0.name"), "script-lfm2:latest");
-    assert_string_equal(text_at(j, "models.1.model"), "other:latest");
+    assert_int_equal(json_array_size(json_at(j, "models")), 2);
+    assert_string_equal(json_text_at(j, "models.0.name"), "script-lfm2:latest");
+    assert_string_equal(json_text_at(j, "models.1.model"), "other:latest");
     json_decref(j);
     answer_free(&a);
     a = postf("/api/chat", "{\"model\":\"other\"}"); // loads a model, as Ollama's clients ask for it
     j = answer_json(&a);
-    assert_string_equal(text_at(j, "done_reason"), "load");
+    assert_string_equal(json_text_at(j, "done_reason"), "load");
     json_decref(j);
     answer_free(&a);
     a = postf("/api/show", "{\"name\":\"other\"}");
     j = answer_json(&a);
-    assert_string_equal(text_at(j, "model_info.general.architecture"), ""); // one key with a dot in it
-    assert_string_equal(json_string_value(json_object_get(at(j, "model_info"), "general.architecture")), "lfm2");
-    assert_string_equal(text_at(j, "capabilities.0"), "completion");
+    assert_string_equal(json_text_at(j, "model_info.general.architecture"), ""); // one key with a dot in it
+    assert_string_equal(json_string_value(json_object_get(json_at(j, "model_info"), "general.architecture")), "lfm2");
+    assert_string_equal(json_text_at(j, "capabilities.0"), "completion");
     json_decref(j);
     answer_free(&a);
     a = postf(
         "/api/generate",
         "{\"model\":\"other\",\"raw\":true,\"stream\":false,\"prompt\":\"Once\",\"options\":{\"num_predict\":2}}");
     j = answer_json(&a);
-    assert_int_equal(json_integer_value(at(j, "eval_count")), 2);
+    assert_int_equal(json_integer_value(json_at(j, "eval_count")), 2);
     json_decref(j);
     answer_free(&a);
 }
