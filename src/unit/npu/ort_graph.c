@@ -8,36 +8,13 @@
 // Measured for 64 columns of a 1024 x 4608 matrix (2-vCPU Sapphire Rapids Xeon, runtime 1.32.0): 183 GFLOP/s, against
 // 259 with fp32 weights packed by the runtime (five times the memory) and 68 to 87 with its MatMulNBits in fp32; its
 // quantised activations (357) leave fp16's error by a factor of ten. Other providers get fp16 throughout.
-#include "unit/npu/ort_int.h"
+#include "unit/npu/ort_graph.h"
 #include <stdio.h>
 
-#define ORT_NAME_MAX 64
 #define ORT_EXTERNAL_MIN 128 // bytes; smaller constants must be the runtime's own copy
-#define ORT_INDICES_MAX 8    // values of one
 #define ORT_INDICES_FIRST 64
 
-struct ort_indices { // "c<number>"
-    int n;
-    int64_t v[ORT_INDICES_MAX];
-};
-struct ort_build {
-    const struct ort_backend *b;
-    const struct npu_list *l;
-    const struct ort_cuts *cuts;
-    const struct ort_cut *cut;
-    struct ort_graph *graph;
-    int element;                 // of computed values
-    int *value_in, *value_out;   // [n_tensors] index + 1 of the input or output that is a value in fp32
-    bool *known;                 // [n_tensors] constants that are in the graph
-    bool has_one;                // the constant "one"
-    struct ort_indices *indices; // [n_indices] constants of int64 so far
-    int n_indices, indices_cap;
-    struct arena *scratch;
-    int n_nodes;
-    struct tern_err *err;
-};
-
-static void value_name(const struct ort_build *g, char out[ORT_NAME_MAX], int id) {
+void ort_value_name(const struct ort_build *g, char out[ORT_NAME_MAX], int id) {
     if (g->value_in[id])
         snprintf(out, ORT_NAME_MAX, "i%d", g->value_in[id] - 1);
     else if (g->value_out[id])
@@ -50,32 +27,27 @@ static void dims_get(const struct npu_tensor *t, int64_t dims[NPU_RANK_MAX]) {
     for (int i = 0; i < t->rank; i++) dims[i] = t->shape[i];
 }
 
-struct ort_attrs {
-    struct ort_attr *list[4];
-    size_t n;
-    struct ort_status *failed;
-};
-static void attr_ints(struct ort_build *g, struct ort_attrs *a, const char *name, const int64_t *v, int n) {
+void ort_attr_ints(struct ort_build *g, struct ort_attrs *a, const char *name, const int64_t *v, int n) {
     if (a->failed) return;
     a->failed = g->b->api->create_op_attr(name, v, n, n > 0 ? ORT_ATTR_INTS : ORT_ATTR_INT, &a->list[a->n]);
     if (!a->failed) a->n++;
 }
-static void attr_int(struct ort_build *g, struct ort_attrs *a, const char *name, int64_t v) {
+void ort_attr_int(struct ort_build *g, struct ort_attrs *a, const char *name, int64_t v) {
     if (a->failed) return;
     a->failed = g->b->api->create_op_attr(name, &v, 1, ORT_ATTR_INT, &a->list[a->n]);
     if (!a->failed) a->n++;
 }
 
-static enum tern_status node_add(struct ort_build *g, const char *op, const char *const *in, size_t n_in,
-                                 const char *out, struct ort_attrs *attrs) {
+enum tern_status ort_node(struct ort_build *g, const char *domain, const char *op, const char *const *in, size_t n_in,
+                          const char *out, struct ort_attrs *attrs) {
     const struct ort_api *api = g->b->api;
     struct ort_node *node = NULL;
     char name[ORT_NAME_MAX];
     snprintf(name, sizeof name, "n%d.%s", g->n_nodes++, op);
     struct ort_status *s = attrs ? attrs->failed : NULL;
     if (!s)
-        s = g->b->editor->create_node(op, "", name, in, n_in, &out, 1, attrs ? attrs->list : NULL, attrs ? attrs->n : 0,
-                                      &node);
+        s = g->b->editor->create_node(op, domain, name, in, n_in, &out, 1, attrs ? attrs->list : NULL,
+                                      attrs ? attrs->n : 0, &node);
     for (size_t i = 0; attrs && i < attrs->n; i++) api->release_op_attr(attrs->list[i]);
     if (!s) {
         s = g->b->editor->add_node_to_graph(g->graph, node);
@@ -84,14 +56,19 @@ static enum tern_status node_add(struct ort_build *g, const char *op, const char
     return ort_check(g->b, s, g->err, "%s, %s", g->l->name, name);
 }
 
+static enum tern_status node_add(struct ort_build *g, const char *op, const char *const *in, size_t n_in,
+                                 const char *out, struct ort_attrs *attrs) {
+    return ort_node(g, "", op, in, n_in, out, attrs);
+}
+
 static enum tern_status node1(struct ort_build *g, const char *op, const char *in, const char *out,
                               struct ort_attrs *attrs) {
     return node_add(g, op, &in, 1, out, attrs);
 }
 
-static enum tern_status node_cast(struct ort_build *g, const char *in, const char *out, int element) {
+enum tern_status ort_node_cast(struct ort_build *g, const char *in, const char *out, int element) {
     struct ort_attrs a = {0};
-    attr_int(g, &a, "to", element);
+    ort_attr_int(g, &a, "to", element);
     return node1(g, "Cast", in, out, &a);
 }
 
@@ -161,6 +138,26 @@ static enum tern_status indices_add(struct ort_build *g, char name[ORT_NAME_MAX]
     return constant_add(g, name, ORT_I64, v, (size_t)n * sizeof *v, dims, 1);
 }
 
+enum tern_status ort_node_reshape(struct ort_build *g, const char *in, const char *out, const int64_t *dims, int rank) {
+    char index[ORT_NAME_MAX];
+    TRY(indices_add(g, index, dims, rank));
+    return node_add(g, "Reshape", (const char *[]){in, index}, 2, out, NULL);
+}
+
+enum tern_status ort_node_slice(struct ort_build *g, const char *in, const char *out, int axis, int64_t begin,
+                                int64_t end) {
+    const int64_t at[] = {begin, end, axis, 1};
+    char index[4][ORT_NAME_MAX];
+    for (int i = 0; i < 4; i++) TRY(indices_add(g, index[i], &at[i], 1));
+    return node_add(g, "Slice", (const char *[]){in, index[0], index[1], index[2], index[3]}, 5, out, NULL);
+}
+
+enum tern_status ort_node_concat(struct ort_build *g, const char *const *in, int n, const char *out, int axis) {
+    struct ort_attrs a = {0};
+    ort_attr_int(g, &a, "axis", axis);
+    return node_add(g, "Concat", in, (size_t)n, out, &a);
+}
+
 // The whole numbers of an int8 weight as fp32, in pieces "w<id>.<k>", of the input or constant `q`.
 static enum tern_status piece_unpack(struct ort_build *g, int id, int k, const char *q) {
     const float one = 1;
@@ -174,8 +171,8 @@ static enum tern_status piece_unpack(struct ort_build *g, int id, int k, const c
 static enum tern_status rows_unpack(struct ort_build *g, int id, const char *q, const char *s) {
     char out[ORT_NAME_MAX];
     struct ort_attrs a = {0};
-    value_name(g, out, id);
-    attr_int(g, &a, "axis", 0);
+    ort_value_name(g, out, id);
+    ort_attr_int(g, &a, "axis", 0);
     return node_add(g, "DequantizeLinear", (const char *[]){q, s}, 2, out, &a);
 }
 
@@ -185,14 +182,25 @@ static enum tern_status const_build(struct ort_build *g, int id) {
     int64_t dims[NPU_RANK_MAX], rows[1] = {t->shape[0]};
     char out[ORT_NAME_MAX], q[ORT_NAME_MAX], s[ORT_NAME_MAX];
     dims_get(t, dims);
-    value_name(g, out, id);
-    g->known[id] = true;
+    ort_value_name(g, out, id);
     if (w->kind == NPU_WEIGHT_F16) return constant_halves(g, out, w->half, npu_tensor_len(t), dims, t->rank);
     snprintf(q, sizeof q, "q%d", id);
     snprintf(s, sizeof s, "s%d", id);
     TRY(constant_add(g, q, ORT_I8, w->q, (size_t)npu_tensor_len(t), dims, t->rank));
     TRY(constant_halves(g, s, w->scale, rows[0], rows, 1));
     return rows_unpack(g, id, q, s);
+}
+
+enum tern_status ort_value_need(struct ort_build *g, int id) {
+    char port[ORT_NAME_MAX], value[ORT_NAME_MAX];
+    if (g->known[id]) return TERN_OK;
+    g->known[id] = true;
+    if (g->port_in[id]) {
+        snprintf(port, sizeof port, "i%d", g->port_in[id] - 1);
+        ort_value_name(g, value, id);
+        return ort_node_cast(g, port, value, g->element);
+    }
+    return g->l->tensors[id].role == NPU_CONST ? const_build(g, id) : TERN_OK;
 }
 
 static const char *const op_names[NPU_OP_COUNT] = {
@@ -216,18 +224,14 @@ static enum tern_status conv_pieces_build(struct ort_build *g, const struct npu_
     snprintf(s, sizeof s, "s%d", op->in[1]);
     for (int at = 0; at < w->shape[0]; at += step, n++) {
         struct ort_attrs a = {0};
-        attr_ints(g, &a, "kernel_shape", (const int64_t[]){1, 1}, 2);
+        ort_attr_ints(g, &a, "kernel_shape", (const int64_t[]){1, 1}, 2);
         snprintf(weight, sizeof weight, "w%d.%d", op->in[1], n);
         snprintf(names[n], sizeof names[n], "m%d.%d", op->out, n);
         parts[n] = names[n];
         const char *to = step == w->shape[0] ? whole : names[n];
         TRY(node_add(g, "Conv", (const char *[]){x, weight}, 2, to, &a));
     }
-    if (n > 1) {
-        struct ort_attrs a = {0};
-        attr_int(g, &a, "axis", 1);
-        TRY(node_add(g, "Concat", parts, (size_t)n, whole, &a));
-    }
+    if (n > 1) TRY(ort_node_concat(g, parts, n, whole, 1));
     return node_add(g, "Mul", (const char *[]){whole, s}, 2, out, NULL);
 }
 
@@ -238,7 +242,7 @@ static enum tern_status softmax_build(struct ort_build *g, const struct npu_op *
     int64_t axis = op->axis;
     struct ort_attrs a = {0}, b = {0};
     if (!g->b->is_cpu) {
-        attr_int(g, &a, "axis", axis);
+        ort_attr_int(g, &a, "axis", axis);
         return node1(g, "Softmax", in, out, &a);
     }
     snprintf(max, sizeof max, "m%d.max", op->out);
@@ -246,8 +250,8 @@ static enum tern_status softmax_build(struct ort_build *g, const struct npu_op *
     snprintf(e, sizeof e, "m%d.exp", op->out);
     snprintf(sum, sizeof sum, "m%d.sum", op->out);
     TRY(indices_add(g, index, &axis, 1));
-    attr_int(g, &a, "keepdims", 1);
-    attr_int(g, &b, "keepdims", 1);
+    ort_attr_int(g, &a, "keepdims", 1);
+    ort_attr_int(g, &b, "keepdims", 1);
     TRY(node_add(g, "ReduceMax", (const char *[]){in, index}, 2, max, &a));
     TRY(node_add(g, "Sub", (const char *[]){in, max}, 2, less, NULL));
     TRY(node1(g, "Exp", less, e, NULL));
@@ -260,14 +264,15 @@ static enum tern_status softmax_build(struct ort_build *g, const struct npu_op *
 static enum tern_status op_build(struct ort_build *g, const struct npu_op *op, const char *const *in, const char *out) {
     const struct npu_tensor *t = &g->l->tensors[op->out];
     const char *name = op_names[op->kind];
-    char inner[ORT_NAME_MAX], index[4][ORT_NAME_MAX];
+    char inner[ORT_NAME_MAX], index[ORT_NAME_MAX];
     struct ort_attrs a = {0};
+    struct ort_attention attention;
     int64_t v[ORT_INDICES_MAX], axis = op->axis;
     snprintf(inner, sizeof inner, "m%d", op->out);
     switch (op->kind) {
     case NPU_OP_CONV:
         if (g->cuts->unscaled[op->in[1]]) return conv_pieces_build(g, op, in[0], out);
-        attr_ints(g, &a, "kernel_shape", (const int64_t[]){1, 1}, 2);
+        ort_attr_ints(g, &a, "kernel_shape", (const int64_t[]){1, 1}, 2);
         return node_add(g, name, in, 2, out, &a);
     case NPU_OP_SILU: {
         TRY(node1(g, name, in[0], inner, NULL));
@@ -279,34 +284,26 @@ static enum tern_status op_build(struct ort_build *g, const struct npu_op *op, c
     case NPU_OP_SUM:
     case NPU_OP_MEAN:
     case NPU_OP_REDUCE_MAX: {
-        TRY(indices_add(g, index[0], &axis, 1));
-        attr_int(g, &a, "keepdims", 1);
-        const char *both[] = {in[0], index[0]};
+        TRY(indices_add(g, index, &axis, 1));
+        ort_attr_int(g, &a, "keepdims", 1);
+        const char *both[] = {in[0], index};
         return node_add(g, name, both, 2, out, &a);
     }
     case NPU_OP_ARGMAX:
-        attr_int(g, &a, "axis", axis);
-        attr_int(g, &a, "keepdims", 1);
-        attr_int(g, &a, "select_last_index", 0);
+        ort_attr_int(g, &a, "axis", axis);
+        ort_attr_int(g, &a, "keepdims", 1);
+        ort_attr_int(g, &a, "select_last_index", 0);
         TRY(node1(g, name, in[0], inner, &a));
-        return node_cast(g, inner, out, g->element);
-    case NPU_OP_RESHAPE: {
-        dims_get(t, v);
-        TRY(indices_add(g, index[0], v, t->rank));
-        const char *both[] = {in[0], index[0]};
-        return node_add(g, name, both, 2, out, NULL);
-    }
+        return ort_node_cast(g, inner, out, g->element);
+    case NPU_OP_RESHAPE: dims_get(t, v); return ort_node_reshape(g, in[0], out, v, t->rank);
     case NPU_OP_TRANSPOSE:
         for (int i = 0; i < t->rank; i++) v[i] = op->perm[i];
-        attr_ints(g, &a, "perm", v, t->rank);
+        ort_attr_ints(g, &a, "perm", v, t->rank);
         return node1(g, name, in[0], out, &a);
-    case NPU_OP_SLICE: {
-        const int64_t at[] = {op->begin, op->end, axis, 1};
-        for (int i = 0; i < 4; i++) TRY(indices_add(g, index[i], &at[i], 1));
-        const char *all[] = {in[0], index[0], index[1], index[2], index[3]};
-        return node_add(g, name, all, 5, out, NULL);
-    }
-    case NPU_OP_CONCAT: attr_int(g, &a, "axis", axis); return node_add(g, name, in, (size_t)op->n_in, out, &a);
+    case NPU_OP_SLICE: return ort_node_slice(g, in[0], out, (int)axis, op->begin, op->end);
+    case NPU_OP_CONCAT:
+        if (g->b->is_cpu && ort_attention_find(g, op, &attention)) return ort_attention_build(g, &attention, out);
+        return ort_node_concat(g, in, op->n_in, out, (int)axis);
     default: return node_add(g, name, in, (size_t)op->n_in, out, NULL);
     }
 }
@@ -317,18 +314,19 @@ static enum tern_status op_add(struct ort_build *g, const struct npu_op *op) {
     const char **in = arena_alloc(g->scratch, (size_t)op->n_in * sizeof *in);
     if (!names || !in) return err_set(g->err, TERN_NO_MEMORY, "no memory to make a graph of %s", g->l->name);
     for (int k = 0; k < op->n_in; k++) {
-        value_name(g, names[k], op->in[k]);
+        TRY(ort_value_need(g, op->in[k]));
+        ort_value_name(g, names[k], op->in[k]);
         in[k] = names[k];
     }
-    value_name(g, out, op->out);
+    ort_value_name(g, out, op->out);
     if (g->element == ORT_F16 || !g->cuts->leaves[op->out]) {
         TRY(op_build(g, op, in, out));
     } else {
         snprintf(raw, sizeof raw, "r%d", op->out);
         snprintf(half, sizeof half, "h%d", op->out);
         TRY(op_build(g, op, in, raw));
-        TRY(node_cast(g, raw, half, ORT_F16));
-        TRY(node_cast(g, half, out, ORT_F32));
+        TRY(ort_node_cast(g, raw, half, ORT_F16));
+        TRY(ort_node_cast(g, half, out, ORT_F32));
     }
     return TERN_OK;
 }
@@ -356,32 +354,32 @@ static enum tern_status input_add(struct ort_build *g, const struct ort_io *io, 
     bool unscaled = g->cuts->unscaled[io->tensor];
     const int64_t columns[] = {1, t->shape[0], 1, 1};
     char value[ORT_NAME_MAX], wide[ORT_NAME_MAX];
-    value_name(g, value, io->tensor);
+    ort_value_name(g, value, io->tensor);
+    if (io->kind == ORT_IO_PORT) return TERN_OK; // widened where it is read
     g->known[io->tensor] = true;
     switch (io->kind) {
     case ORT_IO_PORT:
-    case ORT_IO_HALF: return node_cast(g, name, value, g->element);
     case ORT_IO_VALUE: return TERN_OK;
+    case ORT_IO_HALF: return ort_node_cast(g, name, value, g->element);
     case ORT_IO_WEIGHT: return unscaled ? piece_unpack(g, io->tensor, io->index, name) : TERN_OK;
     case ORT_IO_SCALE: break;
     }
     snprintf(wide, sizeof wide, "f%d", io->tensor);
     snprintf(value, sizeof value, "s%d", io->tensor);
-    TRY(node_cast(g, name, unscaled ? wide : value, g->element));
+    TRY(ort_node_cast(g, name, unscaled ? wide : value, g->element));
     if (!unscaled) {
         snprintf(wide, sizeof wide, "i%d", (int)(io - g->cut->ins) - 1); // the rows come before their scales
         return rows_unpack(g, io->tensor, wide, value);
     }
-    char index[ORT_NAME_MAX];
-    TRY(indices_add(g, index, columns, 4));
-    return node_add(g, "Reshape", (const char *[]){wide, index}, 2, value, NULL);
+    return ort_node_reshape(g, wide, value, columns, 4);
 }
 
 static enum tern_status output_add(struct ort_build *g, const struct ort_io *io, const char *name) {
     char value[ORT_NAME_MAX];
     if (io->kind == ORT_IO_VALUE) return TERN_OK;
-    value_name(g, value, io->tensor);
-    return node_cast(g, value, name, ORT_F16);
+    TRY(ort_value_need(g, io->tensor));
+    ort_value_name(g, value, io->tensor);
+    return ort_node_cast(g, value, name, ORT_F16);
 }
 
 // Names, types and shapes of what goes in and out, and what stands between that and the operations.
@@ -412,26 +410,48 @@ done:
     return status;
 }
 
-static enum tern_status graph_build(struct ort_build *g) {
+// Operations whose results are read, when attention is built as a whole.
+static void wanted_find(struct ort_build *g) {
     const struct npu_list *l = g->l;
     const struct ort_cut *cut = g->cut;
-    size_t n = (size_t)l->n_tensors;
+    int reads[6];
+    for (int i = 0; i < cut->n_outs; i++) {
+        int op = l->tensors[cut->outs[i].tensor].op;
+        if (op != NPU_NONE) g->wanted[op - cut->begin] = true;
+    }
+    for (int i = cut->end - 1; i >= cut->begin; i--) {
+        struct ort_attention a;
+        if (!g->wanted[i - cut->begin]) continue;
+        bool whole = g->b->is_cpu && ort_attention_find(g, &l->ops[i], &a);
+        const int *in = whole ? reads : l->ops[i].in;
+        int n = whole ? ort_attention_reads(g, &a, reads) : l->ops[i].n_in;
+        for (int k = 0; k < n; k++) {
+            int op = l->tensors[in[k]].op;
+            if (op != NPU_NONE && op >= cut->begin) g->wanted[op - cut->begin] = true;
+        }
+    }
+}
+
+static enum tern_status graph_build(struct ort_build *g) {
+    const struct ort_cut *cut = g->cut;
+    size_t n = (size_t)g->l->n_tensors;
     g->value_in = arena_calloc(g->scratch, n, sizeof *g->value_in);
     g->value_out = arena_calloc(g->scratch, n, sizeof *g->value_out);
+    g->port_in = arena_calloc(g->scratch, n, sizeof *g->port_in);
     g->known = arena_calloc(g->scratch, n, sizeof *g->known);
-    if (!g->value_in || !g->value_out || !g->known)
-        return err_set(g->err, TERN_NO_MEMORY, "no memory to make a graph of %s", l->name);
-    for (int i = 0; i < cut->n_ins; i++)
+    g->wanted = arena_calloc(g->scratch, (size_t)(cut->end - cut->begin) + 1, sizeof *g->wanted);
+    if (!g->value_in || !g->value_out || !g->port_in || !g->known || !g->wanted)
+        return err_set(g->err, TERN_NO_MEMORY, "no memory to make a graph of %s", g->l->name);
+    for (int i = 0; i < cut->n_ins; i++) {
         if (cut->ins[i].kind == ORT_IO_VALUE) g->value_in[cut->ins[i].tensor] = i + 1;
+        if (cut->ins[i].kind == ORT_IO_PORT) g->port_in[cut->ins[i].tensor] = i + 1;
+    }
     for (int i = 0; i < cut->n_outs; i++)
         if (cut->outs[i].kind == ORT_IO_VALUE) g->value_out[cut->outs[i].tensor] = i + 1;
+    wanted_find(g);
     TRY(ios_build(g));
-    for (int i = cut->begin; i < cut->end; i++) {
-        const struct npu_op *op = &l->ops[i];
-        for (int k = 0; k < op->n_in; k++)
-            if (l->tensors[op->in[k]].role == NPU_CONST && !g->known[op->in[k]]) TRY(const_build(g, op->in[k]));
-        TRY(op_add(g, op));
-    }
+    for (int i = cut->begin; i < cut->end; i++)
+        if (g->wanted[i - cut->begin]) TRY(op_add(g, &g->l->ops[i]));
     return TERN_OK;
 }
 
@@ -439,8 +459,8 @@ enum tern_status ort_model_build(const struct ort_backend *b, struct ort_model *
                                  const struct ort_cut *cut, struct tern_err *err) {
     struct ort_build g = {
         .b = b, .l = cut->list, .cuts = cuts, .cut = cut, .element = b->is_cpu ? ORT_F32 : ORT_F16, .err = err};
-    const char *domain = "";
-    int opset = ORT_OPSET;
+    const char *const domains[] = {"", "com.microsoft"};
+    const int opsets[] = {ORT_OPSET, 1};
     struct arena scratch;
     enum tern_status status;
     *out = NULL;
@@ -448,7 +468,8 @@ enum tern_status ort_model_build(const struct ort_backend *b, struct ort_model *
     g.scratch = &scratch;
     TRY(ort_check(b, b->editor->create_graph(&g.graph), err, "%s", g.l->name));
     TRY_GOTO(graph_build(&g), fail);
-    TRY_GOTO(ort_check(b, b->editor->create_model(&domain, &opset, 1, out), err, "%s", g.l->name), fail);
+    TRY_GOTO(ort_check(b, b->editor->create_model(domains, opsets, b->is_cpu ? 2 : 1, out), err, "%s", g.l->name),
+             fail);
     TRY_GOTO(ort_check(b, b->editor->add_graph_to_model(*out, g.graph), err, "%s", g.l->name), fail);
     arena_release(&scratch);
     return TERN_OK;
