@@ -109,6 +109,11 @@ static void case_run(const struct kernel_row *row, enum format f, int n_out, int
                                  .n_tiles = n_tiles,
                                  .tile_bytes = tile_bytes,
                                  .data = packed};
+    for (int i = 0; row->pack == CPU_PACK_I8C && i < n_rows; i++) { // the first sum is the row's
+        int32_t *sum = &t.sum[i * (n_in / 16)];
+        *sum = 0;
+        for (int k = 0; k < n_in; k++) *sum += t.q[i * n_in + k];
+    }
     const struct cpu_linear_args a = {.m = &m,
                                       .tile_end = n_tiles,
                                       .n_rows = n_rows,

@@ -208,6 +208,7 @@ static void carve_act(struct carver *c, struct cpu_act *a, size_t n_float, size_
     a->sum = carve(c, n_groups / OP_GROUP, 2 * sizeof(int32_t));
     a->q_whole = carve(c, n_whole, 1);
     a->scale_whole = carve(c, n_whole > 0 ? rows : 0, sizeof(float));
+    a->sum_whole = carve(c, n_whole > 0 ? rows : 0, 2 * sizeof(int32_t));
 }
 
 static void carve_member(const struct prog *g, struct cpu_member *m, const struct sizes *z, struct carver *c) {

@@ -60,43 +60,63 @@ static void exec_norm(const struct cpu_run *r, const struct team_member *self, c
                         y + (size_t)i * (size_t)n);
 }
 
-// Norm and rotation of q and k, by (K/V head, row), heads outermost: members then work on different K/V blocks.
+// Rotation and writing of K and V go by (K/V head, row). Few rows: heads outermost, so that members work on different
+// K/V blocks. Many: each member has the rows that it multiplied before, by whole blocks, and takes all heads of a row.
+struct heads_share {
+    int begin, end; // (head, row) pairs; of rows when by_rows
+    bool by_rows;
+};
+static struct heads_share heads_share(const struct cpu_run *r, const struct team_member *self, int n_heads) {
+    struct heads_share s = {.by_rows = r->n_rows >= LINEAR_BY_ROWS * self->n};
+    if (s.by_rows) {
+        team_share(self, r->n_rows, CPU_ROWS_FEW, &s.begin, &s.end);
+        s.begin *= n_heads;
+        s.end *= n_heads;
+    } else {
+        team_share(self, n_heads * r->n_rows, 1, &s.begin, &s.end);
+    }
+    return s;
+}
+static int share_head(const struct cpu_run *r, const struct heads_share *s, int n_heads, int i) {
+    return s->by_rows ? i % n_heads : i / r->n_rows;
+}
+static int share_row(const struct cpu_run *r, const struct heads_share *s, int n_heads, int i) {
+    return s->by_rows ? i / n_heads : i % r->n_rows;
+}
+
 static void exec_qk_norm_rope(const struct cpu_run *r, const struct team_member *self, const struct cpu_op *op) {
     const struct model_hyper *h = r->p->prog->hyper;
-    int begin, end, hd = h->head_dim, group = h->n_head / h->n_head_kv;
+    int hd = h->head_dim, group = h->n_head / h->n_head_kv;
     bool interleaved = h->rope == ROPE_INTERLEAVED;
-    team_share(self, h->n_head_kv * r->n_rows, 1, &begin, &end);
-    for (int i = begin; i < end; i++) {
-        int head = i / r->n_rows;
-        size_t row = (size_t)(i % r->n_rows);
+    const struct heads_share s = heads_share(r, self, h->n_head_kv);
+    for (int i = s.begin; i < s.end; i++) {
+        int head = share_head(r, &s, h->n_head_kv, i);
+        size_t row = (size_t)share_row(r, &s, h->n_head_kv, i);
         const float *table = op->in[2] + row * (size_t)op->in_cols[2];
         float *q = op->in[0] + row * (size_t)op->in_cols[0] + (size_t)head * (size_t)group * (size_t)hd;
-        for (int j = 0; j < group; j++, q += hd) {
-            r->u->k.qk_norm_rope(q, hd, op->v[0], h->norm_eps, table, interleaved);
-            for (int d = 0; d < hd; d++) q[d] *= h->attn_scale;
-        }
+        for (int j = 0; j < group; j++, q += hd)
+            r->u->k.qk_norm_rope(q, hd, op->v[0], h->norm_eps, table, interleaved, h->attn_scale);
         r->u->k.qk_norm_rope(op->in[1] + row * (size_t)op->in_cols[1] + (size_t)head * (size_t)hd, hd, op->v[1],
-                             h->norm_eps, table, interleaved);
+                             h->norm_eps, table, interleaved, 1.0f);
     }
 }
 
 static void exec_k_norm_rope(const struct cpu_run *r, const struct team_member *self, const struct cpu_op *op) {
     const struct model_hyper *h = r->p->prog->hyper;
-    int begin, end, hd = h->head_dim;
-    team_share(self, h->n_head_kv * r->n_rows, 1, &begin, &end);
-    for (int i = begin; i < end; i++) {
-        size_t head = (size_t)(i / r->n_rows), row = (size_t)(i % r->n_rows);
+    int hd = h->head_dim;
+    const struct heads_share s = heads_share(r, self, h->n_head_kv);
+    for (int i = s.begin; i < s.end; i++) {
+        size_t head = (size_t)share_head(r, &s, h->n_head_kv, i), row = (size_t)share_row(r, &s, h->n_head_kv, i);
         r->u->k.qk_norm_rope(op->in[0] + row * (size_t)op->in_cols[0] + head * (size_t)hd, hd, op->v[0], h->norm_eps,
-                             op->in[1] + row * (size_t)op->in_cols[1], h->rope == ROPE_INTERLEAVED);
+                             op->in[1] + row * (size_t)op->in_cols[1], h->rope == ROPE_INTERLEAVED, 1.0f);
     }
 }
 
 static void exec_kv_write(const struct cpu_run *r, const struct team_member *self, const struct cpu_op *op) {
     const struct state_layout *l = r->layout;
-    int begin, end;
-    team_share(self, l->n_head_kv * r->n_rows, 1, &begin, &end);
-    for (int i = begin; i < end; i++) {
-        int head = i / r->n_rows, row = i % r->n_rows;
+    const struct heads_share s = heads_share(r, self, l->n_head_kv);
+    for (int i = s.begin; i < s.end; i++) {
+        int head = share_head(r, &s, l->n_head_kv, i), row = share_row(r, &s, l->n_head_kv, i);
         const struct step_row *sr = &r->s->rows[row];
         int32_t block = r->s->seqs[sr->seq].blocks[sr->slot / OP_BLOCK];
         size_t at = (size_t)row * (size_t)op->in_cols[0] + (size_t)head * (size_t)l->head_dim;

@@ -149,7 +149,10 @@ static void rows_run(const struct attn_task *t, int begin, int end, int b, const
     const int32_t *n_visible = t->r->p->attn.n_visible + t->chunk->row;
     int nq = t->n_queries, first = begin * nq, n = (end - begin) * nq, n_pos[ATTN_PAIRS];
     bool starts = b % OP_ATTN_SPLIT == 0 || b == b_first, ends = b % OP_ATTN_SPLIT == OP_ATTN_SPLIT - 1;
-    for (int i = 0; i < n; i++) n_pos[i] = MIN(n_visible[begin + i / nq] - b * OP_BLOCK, OP_BLOCK) - skipped;
+    for (int i = begin, at = 0; i < end; i++) {
+        const int sees = MIN(n_visible[i] - b * OP_BLOCK, OP_BLOCK) - skipped;
+        for (int j = 0; j < nq; j++) n_pos[at++] = sees;
+    }
     k->attention_block[t->r->layout->kv_type](t->q + first, n, h->k, h->v, next->k, next->v, n_pos, t->head_dim,
                                               !starts, t->split + first);
     if (ends) splits_end(t, first, first + n, b, b_first);

@@ -67,6 +67,7 @@ static void act_copy(const struct cpu_act *a, uint32_t forms, int n, size_t from
     if (forms & ACT_WHOLE) {
         memcpy(a->q_whole + to * a->q_stride, a->q_whole + from * a->q_stride, a->q_stride);
         a->scale_whole[to] = a->scale_whole[from];
+        a->sum_whole[2 * to] = a->sum_whole[2 * from];
     }
 }
 

@@ -25,7 +25,7 @@ void cpu_act_row(const struct cpu_kernels *k, uint32_t forms, const float *x, in
     }
     if (forms & ACT_WHOLE) {
         int8_t *q = a->q_whole + at * a->q_stride;
-        k->quantise_row_whole(x, n, q, a->scale_whole + at);
+        k->quantise_row_whole(x, n, q, a->scale_whole + at, a->sum_whole + 2 * at);
         zero_pad(q, n, a->q_stride);
     }
 }
@@ -105,7 +105,7 @@ void cpu_product(const struct cpu_run *r, const struct cpu_matrix *m, const stru
         args.q_stride = a->q_stride;
         args.scale = whole ? a->scale_whole + at : a->scale + at * a->scale_stride;
         args.scale_stride = whole ? 1 : a->scale_stride;
-        args.sum = whole ? NULL : a->sum + at * 2 * a->scale_stride;
+        args.sum = whole ? a->sum_whole + at * 2 : a->sum + at * 2 * a->scale_stride;
     }
     r->u->k.linear[m->pack][n == 1 ? 0 : n <= CPU_ROWS_FEW ? 1 : 2](&args);
 }

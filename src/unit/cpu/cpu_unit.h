@@ -63,7 +63,7 @@ struct cpu_act {
     float *x;
     int8_t *q, *q_whole;
     float *scale, *scale_whole;
-    int32_t *sum;
+    int32_t *sum, *sum_whole; // sum_whole: [rows][2], the first is the row's
     size_t x_stride, q_stride, scale_stride;
 };
 // Activations of at most so many values (rows times n_in) are prepared by every member for itself, which is cheaper

@@ -70,11 +70,11 @@ struct cpu_linear_args {
     const struct cpu_matrix *m;
     int tile_begin, tile_end;
     int n_rows;
-    const int8_t *q; // [n_rows][q_stride], q_stride = n_in rounded up to 64
+    const int8_t *q; // [n_rows][q_stride], q_stride = n_in rounded up to 64; zeros behind n_in
     size_t q_stride;
     const float *scale;  // [n_rows][scale_stride]
     size_t scale_stride; // floats; >= n_in / 32 (1 for I8C)
-    const int32_t *sum;  // [n_rows][2 * scale_stride], per 16 values
+    const int32_t *sum;  // [n_rows][2 * scale_stride], per 16 values; I8C: the first is the row's
     const float *x;      // [n_rows][x_stride]
     size_t x_stride;     // floats
     float *y; // y[r * y_stride + (o - tile_begin * CPU_TILE)] for o < tile_end * CPU_TILE: whole tiles are written
@@ -82,12 +82,13 @@ struct cpu_linear_args {
 };
 typedef void (*cpu_linear_fn)(const struct cpu_linear_args *a);
 
-// Row kernels: each has the meaning of the op.h function of the same name.
+// Row kernels: each has the meaning of the op.h function of the same name. qk_norm_rope multiplies by a factor besides,
+// last of all.
 typedef void (*cpu_quantise_fn)(const float *x, int n, int8_t *q, float *scale, int32_t *sum);
-typedef void (*cpu_quantise_whole_fn)(const float *x, int n, int8_t *q, float *scale);
+typedef void (*cpu_quantise_whole_fn)(const float *x, int n, int8_t *q, float *scale, int32_t *sum /* [1], of q */);
 typedef void (*cpu_rmsnorm_fn)(const float *x, const float *w, int n, float eps, float *y);
 typedef void (*cpu_qk_norm_rope_fn)(float *head, int head_dim, const float *w, float eps, const float *table,
-                                    bool interleaved);
+                                    bool interleaved, float factor);
 typedef void (*cpu_swiglu_fn)(const float *gate, const float *up, int n, float *y);
 typedef void (*cpu_add_fn)(const float *a, const float *b, int n, float *y);
 typedef void (*cpu_axpy_fn)(float a, const float *x, int n, float *y);

@@ -45,10 +45,14 @@ static void case_quantise(struct linear_case *c) {
         const float *x = c->x + (size_t)i * c->x_stride;
         int8_t *q = c->q + (size_t)i * c->q_stride;
         float *scale = c->scale + (size_t)i * c->scale_stride;
-        if (c->row->pack == CPU_PACK_I8C)
+        int32_t *sum = c->sum + (size_t)i * 2 * c->scale_stride;
+        if (c->row->pack == CPU_PACK_I8C) {
             op_quantise_row_whole(x, c->n_in, q, scale);
-        else
-            op_quantise_row(x, n_padded, q, scale, c->sum + (size_t)i * 2 * c->scale_stride);
+            *sum = 0;
+            for (int j = 0; j < c->n_in; j++) *sum += q[j];
+        } else {
+            op_quantise_row(x, n_padded, q, scale, sum);
+        }
     }
 }
 

@@ -121,7 +121,7 @@ enum tern_status kernel_check_quantise(const struct kernel_row *row, struct kern
 
 static void quantise_whole_call(void *arg) {
     struct rows_case *c = arg;
-    ((cpu_quantise_whole_fn)c->row->fn)(c->a, c->n, c->qy, c->y);
+    ((cpu_quantise_whole_fn)c->row->fn)(c->a, c->n, c->qy, c->y, c->sy);
 }
 
 enum tern_status kernel_check_quantise_whole(const struct kernel_row *row, struct kernel_trial *t,
@@ -142,7 +142,11 @@ enum tern_status kernel_check_quantise_whole(const struct kernel_row *row, struc
         memset(c.qy, GUARD_BYTE, (size_t)n + GUARD);
         quantise_whole_call(&c);
         op_quantise_row_whole(c.a, n, c.qz, c.z);
+        int32_t sum = 0;
+        for (int j = 0; j < n; j++) sum += c.qz[j];
         status = quantise_judge(&c, false, 1, err);
+        if (status == TERN_OK && c.sy[0] != sum)
+            status = err_set(err, TERN_MISMATCH, "%s: sum %d of %d values, expected %d", row->name, c.sy[0], n, sum);
     }
     arena_release(&c.arena);
     return status;
@@ -273,19 +277,20 @@ struct rope_case {
     struct rows_case *rows;
     const float *w, *table;
     bool interleaved;
+    float factor;
 };
 
 static void rope_call(void *arg) {
     const struct rope_case *r = arg;
     const struct rows_case *c = r->rows;
     memcpy(c->y, c->a, (size_t)c->n * sizeof(float)); // in place: each call starts anew
-    ((cpu_qk_norm_rope_fn)c->row->fn)(c->y, c->n, r->w, 1e-5f, r->table, r->interleaved);
+    ((cpu_qk_norm_rope_fn)c->row->fn)(c->y, c->n, r->w, 1e-5f, r->table, r->interleaved, r->factor);
 }
 
 enum tern_status kernel_check_qk_norm_rope(const struct kernel_row *row, struct kernel_trial *t, struct tern_err *err) {
     struct rows_case c;
     TRY(case_open(&c, row, t, err));
-    struct rope_case rope = {.rows = &c, .table = c.b};
+    struct rope_case rope = {.rows = &c, .table = c.b, .factor = 0.125f};
     enum tern_status status = TERN_OK;
     if (t->bench_seconds > 0) {
         inputs(&c, 64, 0);
@@ -299,8 +304,10 @@ enum tern_status kernel_check_qk_norm_rope(const struct kernel_row *row, struct 
         memcpy(c.z, c.a, (size_t)n * sizeof(float));
         rope.w = variant & 4 ? c.w : NULL;
         rope.interleaved = (variant & 8) != 0;
+        rope.factor = i % 3 == 0 ? 1.0f : 0.1767767f;
         rope_call(&rope);
         op_qk_norm_rope(c.z, n, rope.w, 1e-5f, rope.table, rope.interleaved);
+        for (int j = 0; j < n; j++) c.z[j] *= rope.factor;
         status = judge(&c, rope.interleaved ? "interleaved head" : "half-split head", err);
     }
     arena_release(&c.arena);

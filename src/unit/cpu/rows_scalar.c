@@ -7,13 +7,16 @@
 void k_quantise_row__scalar(const float *x, int n, int8_t *q, float *scale, int32_t *sum) {
     op_quantise_row(x, n, q, scale, sum);
 }
-void k_quantise_row_whole__scalar(const float *x, int n, int8_t *q, float *scale) {
+void k_quantise_row_whole__scalar(const float *x, int n, int8_t *q, float *scale, int32_t *sum) {
     op_quantise_row_whole(x, n, q, scale);
+    *sum = 0;
+    for (int i = 0; i < n; i++) *sum += q[i];
 }
 void k_rmsnorm__scalar(const float *x, const float *w, int n, float eps, float *y) { op_rmsnorm(x, w, n, eps, y); }
-void k_qk_norm_rope__scalar(float *head, int head_dim, const float *w, float eps, const float *table,
-                            bool interleaved) {
+void k_qk_norm_rope__scalar(float *head, int head_dim, const float *w, float eps, const float *table, bool interleaved,
+                            float factor) {
     op_qk_norm_rope(head, head_dim, w, eps, table, interleaved);
+    for (int i = 0; i < head_dim; i++) head[i] *= factor;
 }
 void k_swiglu__scalar(const float *gate, const float *up, int n, float *y) { op_swiglu(gate, up, n, y); }
 void k_geglu__scalar(const float *gate, const float *up, int n, float *y) { op_geglu(gate, up, n, y); }

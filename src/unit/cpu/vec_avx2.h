@@ -87,6 +87,14 @@ static inline __m256 vf_scale2_half(__m256 y, __m256 n) {
     return _mm256_mul_ps(_mm256_mul_ps(y, a), b);
 }
 static inline vf vf_scale2(vf y, vf n) { return vf_make(vf_scale2_half(y.lo, n.lo), vf_scale2_half(y.hi, n.hi)); }
+// x < low ? 0 : y * 2^n, one factor: n is neither above 127 nor, where x is not below low, below -126.
+static inline __m256 vf_scale2_above_half(__m256 x, __m256 low, __m256 y, __m256 n) {
+    __m256i k = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvttps_epi32(n), _mm256_set1_epi32(127)), 23);
+    return _mm256_andnot_ps(_mm256_cmp_ps(x, low, _CMP_LT_OQ), _mm256_mul_ps(y, _mm256_castsi256_ps(k)));
+}
+static inline vf vf_scale2_above(vf x, vf low, vf y, vf n) {
+    return vf_make(vf_scale2_above_half(x.lo, low.lo, y.lo, n.lo), vf_scale2_above_half(x.hi, low.hi, y.hi, n.hi));
+}
 static inline vf vf_load_f16(const uint8_t *p) {
     return vf_make(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)),
                    _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p + 16))));

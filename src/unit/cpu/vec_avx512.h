@@ -50,7 +50,22 @@ static inline float vf_fold(vf v) {                                             
 static inline vf vf_fold_each(const vf v[16]) { VF_FOLD_EACH(_mm512_add_ps); }    // lane i: vf_fold(v[i])
 static inline vf vf_largest_each(const vf v[16]) { VF_FOLD_EACH(_mm512_max_ps); } // lane i: vf_largest(v[i])
 static inline float vf_largest(vf v) { return _mm512_reduce_max_ps(v); }
+// The float `offset` bytes behind each of n addresses, n ≤ 16, then zeros. Loaded as a vector behind sixteen stores it
+// would wait for these.
+static inline vf vf_gather(const void *const *at, int n, size_t offset) {
+    const vm m = vm_first(n);
+    const __m512i add = _mm512_set1_epi64((long long)offset);
+    const __m512i lo = _mm512_maskz_loadu_epi64((__mmask8)m, at),
+                  hi = _mm512_maskz_loadu_epi64((__mmask8)(m >> 8), at + 8);
+    const __m256 none = _mm256_setzero_ps();
+    return _mm512_insertf32x8(
+        _mm512_castps256_ps512(_mm512_mask_i64gather_ps(none, (__mmask8)m, _mm512_add_epi64(lo, add), NULL, 1)),
+        _mm512_mask_i64gather_ps(none, (__mmask8)(m >> 8), _mm512_add_epi64(hi, add), NULL, 1), 1);
+}
 static inline vf vf_scale2(vf y, vf n) { return _mm512_scalef_ps(y, n); } // y * 2^n, n whole, rounded once
+static inline vf vf_scale2_above(vf x, vf low, vf y, vf n) {              // x < low ? 0 : y * 2^n
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, low, _CMP_NLT_UQ), y, n);
+}
 static inline vf vf_load_f16(const uint8_t *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }

@@ -128,6 +128,15 @@ static inline vf vf_scale2(vf y, vf n) {
     }
     return y;
 }
+// x < low ? 0 : y * 2^n, one factor: n is neither above 127 nor, where x is not below low, below -126.
+static inline vf vf_scale2_above(vf x, vf low, vf y, vf n) {
+    for (int i = 0; i < 4; i++) {
+        int32x4_t k = vshlq_n_s32(vaddq_s32(vcvtq_s32_f32(n.r[i]), vdupq_n_s32(127)), 23);
+        float32x4_t v = vmulq_f32(y.r[i], vreinterpretq_f32_s32(k));
+        y.r[i] = vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(v), vcltq_f32(x.r[i], low.r[i])));
+    }
+    return y;
+}
 static inline vf vf_load_f16(const uint8_t *p) {
     vf v;
     VEC_EACH(v, vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p + 8 * i))));
