@@ -116,6 +116,10 @@ want_code 'route --agree' 0
 want_in 'route --agree' out 'accuracy of npu:fp32/int8'
 run route -m test/data/route --unit npu:fp32 -r a -r b 'x'
 want_code 'route of a validated class' 0
+head -n 24 test/data/route_trained/cases.jsonl >"$work/trained"
+run route -m test/data/route_trained --class fp32 --cases "$work/trained" --agree npu:fp32/int8
+want_code 'route --agree, a trained head' 0
+want_in 'route --agree, a trained head' out 'accuracy of npu:fp32/int8  *\(9[0-9]\|100\)[.]'
 run route -m test/data/route 'x'
 want_code 'route without routes' 2
 printf '{"text": "x", "routes": ["a"], "label": "b"}\n' >"$work/cases"
