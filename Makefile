@@ -31,7 +31,8 @@ build/build.ninja:
 build: build/build.ninja
 	@ninja -C build
 
-run: build
+run: build/build.ninja
+	@ninja -C build tern
 	@tools/run.sh '$(PROMPT)'
 
 check:

@@ -69,7 +69,9 @@ for arch; do
         lib/systemd/system/tern.service usr/share/bash-completion/completions/tern; do
         [ -s "$work/use/deb-$arch/$part" ] || bad "the .deb for $deb lacks $part"
     done
-    grep -q 'libmicrohttpd' "$work/use/deb-$arch/usr/share/doc/tern/copyright" || bad 'a licence is missing'
+    for library in libmicrohttpd libhiredis libedit libncurses libbsd libmd; do
+        grep -qi "^Of $library" "$work/use/deb-$arch/usr/share/doc/tern/copyright" || bad "the licence of $library is missing"
+    done
     [ -z "$run" ] || continue
     # Of this processor: the program of the .deb, and the wheel.
     said=$("$work/use/deb-$arch/usr/bin/tern" run -n 24 "$prompt" 2>&1)

@@ -8,8 +8,8 @@
 #   SHA256SUMS
 #
 # Reproducible: the same source, compilers and packages give the same bytes, wherever and whenever it is built (times are
-# those of the commit, or of $SOURCE_DATE_EPOCH). libmicrohttpd and hiredis are linked in; of the former, what it calls
-# for TLS is replaced by functions that end the program, since tern never asks it for TLS and gnutls cannot be linked
+# those of the commit, or of $SOURCE_DATE_EPOCH). libmicrohttpd, hiredis and libedit (with the tinfo, bsd and md that it
+# asks for) are linked in; of the first, what it calls for TLS is replaced by functions that end the program, since tern never asks it for TLS and gnutls cannot be linked
 # statically. No build id: it is made of the debug information too, which names folders. The program of .deb and wheel
 # needs the C library alone; it loads libcurl (tern pull) and runtimes of NPUs when they are there. The static one loads
 # nothing and says so. hwloc is in none of them.
@@ -41,17 +41,21 @@ libraries() { # ARCH
         include=''
         [ -f "$places/libmicrohttpd.a" ] || fail 'libmicrohttpd.a is missing (Debian: libmicrohttpd-dev)'
         [ -f "$places/libhiredis.a" ] || fail 'libhiredis.a is missing (Debian: libhiredis-dev)'
+        [ -f "$places/libedit.a" ] || fail 'libedit.a is missing (Debian: libedit-dev)'
     else
         [ "$1" = aarch64 ] || fail "no cross build for $1 from $host"
         cc=aarch64-linux-gnu-gcc nm=aarch64-linux-gnu-nm strip=aarch64-linux-gnu-strip
         command -v $cc >/dev/null || fail "$cc is missing (Debian: gcc-aarch64-linux-gnu)"
         sysroot=$out/sysroot-aarch64
-        tools/debian_arm64.sh "$sysroot" libmicrohttpd-dev libhiredis-dev || fail 'no arm64 packages of libmicrohttpd and hiredis'
+        tools/debian_arm64.sh "$sysroot" libmicrohttpd-dev libhiredis-dev libedit-dev libncurses-dev libbsd-dev libmd-dev ||
+            fail 'no arm64 packages of libmicrohttpd, hiredis and libedit'
         places=$sysroot/usr/lib/aarch64-linux-gnu
         include=-isystem$sysroot/usr/include
         cross="--cross-file tools/cross-aarch64.ini"
     fi
-    cp "$places/libmicrohttpd.a" "$places/libhiredis.a" "$libs/"
+    for name in microhttpd hiredis edit tinfo bsd md; do
+        cp "$places/lib$name.a" "$libs/" || fail "lib$name.a is missing beside libedit.a"
+    done
     {
         echo '#include <stdlib.h>'
         echo 'int gnutls_global_init(void);'
@@ -95,7 +99,7 @@ build() { # ARCH
 
 licences() {
     cat LICENSE
-    for package in libmicrohttpd-dev libhiredis-dev; do
+    for package in libmicrohttpd-dev libhiredis-dev libedit-dev libncurses-dev libbsd-dev libmd-dev; do
         for place in "${sysroot:-/nonexistent}" ''; do
             [ -f "$place/usr/share/doc/$package/copyright" ] || continue
             printf '\n----------------\nOf %s, which is linked in:\n\n' "$package"

@@ -185,10 +185,10 @@ static int chat_main(const struct command *command, int argc, char **argv) {
     return code;
 }
 
-const struct command command_chat = {
-    "chat", "", "talk with a model",
-    "Ctrl-C stops an answer, Ctrl-D ends, up-arrow and Ctrl-R find earlier messages, /help lists commands. Messages\n"
-    "typed are kept in $XDG_STATE_HOME/tern/chat_history (~/.local/state; TERN_HISTORY names another file), readable\n"
-    "for you alone; one that begins with a blank is not. Keys are libedit's and ~/.editrc's. Piped input is one "
-    "message.",
-    chat_main};
+const struct command command_chat = {"chat", "", "talk with a model",
+                                     "Ctrl-C stops an answer, Ctrl-D ends, up-arrow and Ctrl-R find earlier messages,\n"
+                                     "/help lists commands. Piped input is one message. Keys are libedit's and those\n"
+                                     "of ~/.editrc. Messages typed are kept in $XDG_STATE_HOME/tern/chat_history\n"
+                                     "(~/.local/state; TERN_HISTORY names another file), readable for you alone; one\n"
+                                     "that begins with a blank is not.",
+                                     chat_main};

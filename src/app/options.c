@@ -32,24 +32,66 @@ void opts_help_hook(void (*fn)(void *arg, const struct command *c, const struct 
 bool opts_help_hooked(void) { return help_hook != NULL; }
 
 #define HELP_COLUMN 28 // of what an option does
+#define HELP_NARROW 60 // columns: on narrower terminals it stands on the next line
 
-static void help_row(const struct opt *o) {
-    char head[64];
-    int width = HELP_COLUMN;
-    snprintf(head, sizeof head, "%c%c%s%s%s%s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ',
-             o->letter ? ", " : "  ", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
-    for (const char *p = head; *p; p++) width += (*p & 0xc0) == 0x80; // bytes that take no column
-    out_putf("  %-*s %s\n", width, head, o->help);
+static int columns_of(const char *z, size_t len) {
+    int n = 0;
+    for (size_t i = 0; i < len; i++) n += (z[i] & 0xc0) != 0x80;
+    return n;
+}
+
+// Text that begins at a column; on a terminal it is broken between words, and further lines are indented. Elsewhere
+// lines stay whole, for grep.
+static void wrapped_put(const char *z, int column, int indent) {
+    const int width = tty_is(1) ? MAX(tty_width(1), HELP_COLUMN) : 1 << 30;
+    while (*z) {
+        size_t blanks = strspn(z, " "), word = strcspn(z + blanks, " \n");
+        int n = (int)blanks + columns_of(z + blanks, word);
+        if (word > 0 && column > indent && column + n > width) {
+            out_putf("\n%*s", indent, "");
+            column = indent;
+            z += blanks;
+            continue;
+        }
+        out_put((struct str){z, blanks + word});
+        column += n;
+        z += blanks + word;
+        if (*z == '\n') {
+            out_puts("\n");
+            column = 0;
+            z++;
+        }
+    }
+    out_puts("\n");
+}
+
+static void help_row(const char *head, const char *help) {
+    int width = HELP_COLUMN + (int)strlen(head) - columns_of(head, strlen(head)); // bytes that take no column
+    if (tty_is(1) && tty_width(1) < HELP_NARROW) {
+        out_putf("  %s\n      ", head);
+        wrapped_put(help, 6, 6);
+    } else {
+        out_putf("  %-*s ", width, head);
+        wrapped_put(help, 3 + MAX(HELP_COLUMN, columns_of(head, strlen(head))), 3 + HELP_COLUMN);
+    }
 }
 
 static void help_print(const struct command *c, const struct opt *const *tables) {
     out_putf("tern %s: %s\n\nusage: tern %s [OPTIONS]%s%s\n", c->name, c->summary, c->name, c->args[0] ? " " : "",
              c->args);
-    if (c->text) out_putf("\n%s\n", c->text);
+    if (c->text) {
+        out_puts("\n");
+        wrapped_put(c->text, 0, 0);
+    }
     out_puts("\noptions:\n");
     for (; *tables; tables++)
-        for (const struct opt *o = *tables; o->name; o++) help_row(o);
-    out_puts("  -h, --help                   this text\n");
+        for (const struct opt *o = *tables; o->name; o++) {
+            char head[64];
+            snprintf(head, sizeof head, "%c%c%s%s%s%s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ',
+                     o->letter ? ", " : "  ", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
+            help_row(head, o->help);
+        }
+    help_row("-h, --help", "this text");
 }
 
 static const struct opt *opt_find(const struct opt *const *tables, struct str name, char letter) {

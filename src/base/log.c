@@ -21,10 +21,12 @@ enum log_level log_level_get(void) {
     if (level >= 0) return (enum log_level)level;
     level = LOG_WARN;
     const char *wanted = env_get("TERN_LOG");
+    bool known = !wanted;
     for (int i = 0; wanted && i < (int)ARRAY_LEN(name); i++)
-        if (strcmp(wanted, name[i]) == 0) level = i;
+        if (strcmp(wanted, name[i]) == 0) level = i, known = true;
     int unset = -1;
-    atomic_compare_exchange_strong(&level_now, &unset, level);
+    if (atomic_compare_exchange_strong(&level_now, &unset, level) && !known)
+        log_put(LOG_WARN, "TERN_LOG=%s is none of error, warn, info, debug: warn is taken", wanted);
     return (enum log_level)atomic_load(&level_now);
 }
 

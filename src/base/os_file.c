@@ -187,7 +187,7 @@ enum tern_status writer_open(struct os_writer *w, const char *path, struct tern_
     }
     w->fd = open(w->path_tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (w->fd < 0) {
-        status = err_set_errno(err, errno, "cannot create '%s'", w->path_tmp);
+        status = err_set_errno(err, errno, "cannot create '%s'", w->path);
         goto fail;
     }
     return TERN_OK;

@@ -271,10 +271,18 @@ enum term_event term_editor_read(struct term_editor *e, const char *prompt, stru
     size_t n_prompt = 0;
     for (; n_prompt + 1 < PROMPT_MAX && n_prompt < s.len; n_prompt++) e->prompt[n_prompt] = (wchar_t)s.data[n_prompt];
     e->prompt[n_prompt] = 0;
-    fputs("\033[?2004h", stderr); // pastes are marked
+    // el_wgets shows the prompt before it takes the terminal over: a Ctrl-D typed in between would be lost, a Ctrl-C
+    // be a signal that no read sees.
+    el_wset(e->el, EL_PREP_TERM, 1);
     int n = 0;
-    const wchar_t *line = el_wgets(e->el, &n);
-    fputs("\033[?2004l", stderr);
+    const wchar_t *line = NULL;
+    if (term_interrupted) {
+        el_wset(e->el, EL_PREP_TERM, 0);
+    } else {
+        fputs("\033[?2004h", stderr); // pastes are marked
+        line = el_wgets(e->el, &n);
+        fputs("\033[?2004l", stderr);
+    }
     if (term_interrupted) {
         fputs("^C", stderr);
         return TERM_INTERRUPTED;

@@ -444,7 +444,11 @@ enum tern_status pack_file_verify(const char *path, const struct pack_wanted *w,
 static uint64_t cache_limit(void) {
     const char *text = env_get("TERN_CACHE_BYTES");
     int64_t v;
-    return text && str_to_i64(str_from(text), &v) && v >= 0 ? (uint64_t)v : PACK_CACHE_BYTES_DEFAULT;
+    if (!text) return PACK_CACHE_BYTES_DEFAULT;
+    if (str_to_i64(str_from(text), &v) && v >= 0) return (uint64_t)v;
+    log_put(LOG_WARN, "TERN_CACHE_BYTES=%s is no number of bytes: %llu is taken", text,
+            (unsigned long long)PACK_CACHE_BYTES_DEFAULT);
+    return PACK_CACHE_BYTES_DEFAULT;
 }
 
 static enum tern_status store_locked(const char *folder, const char *path, const struct pack_wanted *w,
