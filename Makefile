@@ -9,7 +9,7 @@ help:
 	@echo 'make check          what every change must pass: style, build, tests (a few minutes)'
 	@echo 'make test-full      check, and clang, clients, all drafts, sanitizers, aarch64 under qemu, macOS'
 	@echo 'make test-san       the tests under ASan+UBSan, then under TSan'
-	@echo 'make test-fault     failing allocations and input/output, truncated files'
+	@echo 'make test-fault     failing allocations and input/output, truncated files, kill -9'
 	@echo 'make fuzz           every fuzz target with libFuzzer (SECONDS=30 each; FUZZ="gguf json" for some)'
 	@echo 'make bench          speed of this machine, beside its measured ceilings'
 	@echo 'make cross-aarch64  cross build and its tests under qemu'

@@ -147,7 +147,7 @@ static void all_is_there(const struct served *s, int round) {
 static void killed_at_any_moment(void **state) {
     (void)state;
     const bool is_short = getenv("TERN_TEST_SHORT") != NULL; // a sanitizer's server is slow
-    const int rounds = is_short ? 5 : 30;
+    const int rounds = is_short ? 5 : getenv("TERN_TEST_FULL") ? 1000 : 50;
     struct served s;
     uint32_t seed = 20261130;
     start(&s, false);
