@@ -44,6 +44,10 @@ struct npu_buffers {
     void *const *outputs; // [n_outputs], as list->outputs
     void *const *old;     // [n_states], read
     void *const *now;     // [n_states], written; never one of `old`
+    // Called in a run before each turn, of a back end that has turns: fills the inputs that the caller fills only then.
+    // NULL: all are filled before.
+    void (*fill)(void *arg, int turn);
+    void *fill_arg;
 };
 
 struct npu_backend_driver {
@@ -60,6 +64,9 @@ struct npu_backend_driver {
     enum tern_status (*compile)(struct npu_backend *b, struct npu_compiled **out, const struct npu_list *l,
                                 struct tern_err *err);
     void (*free)(struct npu_compiled *c);
+    // The only turn of a run that reads an input, so that inputs of different turns may lie in the same memory;
+    // NPU_NONE: several do. NULL: a run is one turn.
+    int (*turn)(const struct npu_compiled *c, int input);
     enum tern_status (*bind)(struct npu_compiled *c, struct npu_binding **out, const struct npu_buffers *io,
                              struct tern_err *err);
     void (*unbind)(struct npu_binding *bd);

@@ -106,6 +106,7 @@ static void variant_free(struct unit *u, struct unit_weights *w, struct npu_vari
     const struct npu_site *sites = v->eval ? npu_eval_sites(v->eval) : NULL;
     if (sites && w) npu_calibration_add(w->calibration, v->list, sites);
     npu_eval_free(v->eval);
+    npu_stage_free(v->stage);
     npu_list_free(v->list);
     mem_free(v);
 }
@@ -141,13 +142,14 @@ static enum tern_status variant_make(struct unit *u, struct npu_variant **out, s
     enum tern_status status = npu_program_list(&v->list, p, s, w ? &w->scales : NULL, bucket, n_chunks, err);
     struct npu_eval_options eo = {
         .rules = u->rules, .kernels = u->kernels, .team = u->team, .act = u->act, .shared = true, .halves = true};
-    if (status == TERN_OK) status = npu_eval_create(&v->eval, v->list, &eo, err);
-    if (status == TERN_OK && w && env_get("TERN_NPU_OBSERVE")) status = npu_eval_observe(v->eval, true, err);
+    if (status == TERN_OK)
+        status = u->remote ? npu_stage_create(&v->stage, v->list, err) : npu_eval_create(&v->eval, v->list, &eo, err);
+    if (status == TERN_OK && w && v->eval && env_get("TERN_NPU_OBSERVE")) status = npu_eval_observe(v->eval, true, err);
     if (status != TERN_OK) {
         variant_free(u, w, v);
         return status;
     }
-    v->bytes = npu_eval_bytes(v->eval);
+    v->bytes = v->eval ? npu_eval_bytes(v->eval) : npu_stage_bytes(v->stage) + npu_list_bytes(v->list);
     v->next = w ? w->variants : NULL;
     if (w) w->variants = v;
     *out = v;
@@ -169,8 +171,9 @@ static enum tern_status variants_make(struct unit *u, struct unit_program *c, st
         TRY(variant_make(u, &c->variants[i], c->weights, c->prog, s, buckets[i], err));
         c->n_variants++;
         c->bytes += c->variants[i]->bytes;
-        *scratch = MAX(*scratch, npu_eval_scratch_bytes(c->variants[i]->eval));
-        *io = MAX(*io, npu_remote_bytes(c->variants[i]->list));
+        const struct npu_variant *v = c->variants[i];
+        *scratch = MAX(*scratch, v->eval ? npu_eval_scratch_bytes(v->eval) : npu_stage_float_bytes(v->stage));
+        *io = MAX(*io, v->stage ? npu_stage_half_bytes(v->stage) : 0);
     }
     return TERN_OK;
 }
@@ -236,7 +239,6 @@ bool npu_program_estimate(const struct unit *u, const struct prog *p, uint64_t *
     struct npu_store *s = NULL;
     struct unit_program c = {.prog = p};
     struct unit copy = *u; // evaluators only borrow its rules, kernels and team
-    copy.remote = NULL;
     copy.opener = NULL;
     uint64_t scratch = 0, io = 0;
     *bytes = 0;

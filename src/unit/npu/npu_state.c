@@ -85,22 +85,23 @@ static void block_fill(const struct npu_call *c, const uint8_t *half, bool is_ke
 }
 
 static struct columns columns_of(const struct npu_call *c, int tensor) {
-    uint16_t *half = npu_eval_half_at(c->v->eval, tensor);
-    return (struct columns){half ? NULL : npu_eval_at(c->v->eval, tensor), half};
+    uint16_t *half = npu_value_half(c->v, tensor);
+    return (struct columns){half ? NULL : npu_value_at(c->v, tensor), half};
 }
 
 // What a block holds behind the committed length is not defined, and masked columns still count as 0 * value: columns
 // beyond the length become zeros.
-static void tail_clear(const struct npu_call *c, int tensor, const struct columns *out) {
+static void tail_clear(const struct npu_call *c, int tensor, int begin, int end, const struct columns *out) {
     const struct npu_tensor *t = &c->v->list->tensors[tensor];
     for (int i = 0; i < c->s->n_seqs; i++) {
         int len = c->s->seqs[i].len, pad = int_round_up(len, OP_BLOCK) - len;
-        for (int j = 0; c->column[i] >= 0 && pad > 0 && j < t->shape[1]; j++)
+        for (int j = begin; c->column[i] >= 0 && pad > 0 && j < end; j++)
             columns_zero(out, (size_t)j * (size_t)t->shape[3] + (size_t)(c->column[i] + len), (size_t)pad);
     }
 }
 
-void npu_cache_fill(const struct npu_call *c, int tensor) {
+// Channels of the heads [head_begin, head_end).
+void npu_cache_fill(const struct npu_call *c, int tensor, int head_begin, int head_end) {
     const struct npu_tensor *t = &c->v->list->tensors[tensor];
     const struct model_hyper *h = c->p->prog->hyper;
     bool is_key = t->role == NPU_IN_K;
@@ -112,14 +113,15 @@ void npu_cache_fill(const struct npu_call *c, int tensor) {
         const struct step_seq *q = &c->s->seqs[i];
         if (c->column[i] < 0) continue;
         for (int b = 0; b < int_div_up(q->len, OP_BLOCK); b++)
-            for (int g = 0; g < h->n_head_kv; g++)
+            for (int g = head_begin; g < head_end; g++)
                 block_fill(c, half_at(c, q->blocks[b], t->layer, g, is_key), is_key, factor, &out,
                            (size_t)(g * h->head_dim) * (size_t)T + (size_t)(c->column[i] + b * OP_BLOCK), T);
         used = MAX(used, c->column[i] + int_round_up(q->len, OP_BLOCK));
     }
-    for (int j = 0; j < t->shape[1]; j++) // masked, but 0 * what lay there must be 0
+    int begin = head_begin * h->head_dim, end = head_end * h->head_dim;
+    for (int j = begin; j < end; j++) // masked, but 0 * what lay there must be 0
         columns_zero(&out, (size_t)j * (size_t)T + (size_t)used, (size_t)(T - used));
-    tail_clear(c, tensor, &out);
+    tail_clear(c, tensor, begin, end, &out);
 }
 
 void npu_cache_store(const struct npu_call *c, int tensor) {
@@ -127,7 +129,7 @@ void npu_cache_store(const struct npu_call *c, int tensor) {
     const struct model_hyper *h = c->p->prog->hyper;
     const struct state_layout *l = &c->s->pool->layout;
     int v_tensor = npu_find_role(c->v->list, NPU_OUT_V, t->layer, NPU_NONE), index = c->p->state_index[t->layer];
-    const float *k = npu_eval_at(c->v->eval, tensor), *v = npu_eval_at(c->v->eval, v_tensor);
+    const float *k = npu_value_at(c->v, tensor), *v = npu_value_at(c->v, v_tensor);
     const struct npu_scales *s = &c->p->weights->scales;
     float fk = ldexpf(1, -exponent(c, s->key, t->layer)), fv = ldexpf(1, -exponent(c, s->value, t->layer));
     float k_row[OP_HEAD_DIM_MAX], v_row[OP_HEAD_DIM_MAX];
@@ -164,7 +166,7 @@ static float *window_row(const struct step *s, int conv_index, int row) {
 
 void npu_frames_fill(const struct npu_call *c, int tensor) {
     const struct npu_tensor *t = &c->v->list->tensors[tensor];
-    float *x = npu_eval_at(c->v->eval, tensor);
+    float *x = npu_value_at(c->v, tensor);
     float factor = ldexpf(1, exponent(c, c->p->weights->scales.conv, t->layer));
     int n = t->shape[1], F = t->shape[3], stored_rows = c->p->prog->hyper->conv_len - 1;
     memset(x, 0, (size_t)n * (size_t)F * sizeof(float));
@@ -197,7 +199,7 @@ static void slot_put(const struct step *s, const struct step_seq *q, int conv_in
 
 void npu_frames_store(const struct npu_call *c, int tensor) {
     const struct npu_tensor *t = &c->v->list->tensors[tensor];
-    const float *u = npu_eval_at(c->v->eval, tensor);
+    const float *u = npu_value_at(c->v, tensor);
     const struct step *s = c->s;
     float factor = ldexpf(1, -exponent(c, c->p->weights->scales.conv, t->layer));
     size_t S = (size_t)t->shape[3];

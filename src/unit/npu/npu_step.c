@@ -60,7 +60,7 @@ static float *port_at(const struct step *s, enum prog_port port) {
 // Row-wise floats [rows][stride] to columns of x (1, n, 1, S), times a factor; the other columns are zero.
 static void rows_fill(const struct npu_call *c, const float *rows, size_t stride, float factor, int tensor) {
     const struct npu_tensor *t = &c->v->list->tensors[tensor];
-    float *x = npu_eval_at(c->v->eval, tensor);
+    float *x = npu_value_at(c->v, tensor);
     int n = t->shape[1], S = t->shape[3];
     memset(x, 0, (size_t)n * (size_t)S * sizeof(float));
     for (int r = 0; r < c->s->n_rows; r++)
@@ -74,7 +74,7 @@ static void rows_fill(const struct npu_call *c, const float *rows, size_t stride
 static void rows_take(const struct npu_call *c, int tensor, int n_rows, const int16_t *row_of, bool picked,
                       float factor, float *rows, size_t stride) {
     const struct npu_tensor *t = &c->v->list->tensors[tensor];
-    const float *x = npu_eval_at(c->v->eval, tensor);
+    const float *x = npu_value_at(c->v, tensor);
     size_t S = (size_t)t->shape[3];
     for (int r = 0; rows && r < n_rows; r++) {
         int row = row_of ? row_of[r] : r;
@@ -89,7 +89,7 @@ static float residual(const struct npu_call *c) { return ldexpf(1, c->p->weights
 static void embed_fill(const struct npu_call *c, int tensor) {
     const struct model *m = c->p->prog->model;
     const struct npu_tensor *t = &c->v->list->tensors[tensor];
-    float *x = npu_eval_at(c->v->eval, tensor);
+    float *x = npu_value_at(c->v, tensor);
     int n = t->shape[1], S = t->shape[3];
     float factor = residual(c) * (m->hyper.embed_scale > 0 ? m->hyper.embed_scale : 1);
     uint8_t bytes[4 * PIECE];
@@ -107,7 +107,7 @@ static void embed_fill(const struct npu_call *c, int tensor) {
 
 static void rope_fill(const struct npu_call *c, int tensor, bool is_sin) {
     const struct npu_tensor *t = &c->v->list->tensors[tensor];
-    float *x = npu_eval_at(c->v->eval, tensor), table[OP_HEAD_DIM_MAX];
+    float *x = npu_value_at(c->v, tensor), table[OP_HEAD_DIM_MAX];
     int d = t->shape[1], S = t->shape[3], half = d / 2;
     for (int r = 0; r < S; r++) {
         op_rope_table(r < c->s->n_rows ? c->s->rows[r].pos : 0, c->p->weights->rope_freq, half, table);
@@ -118,7 +118,7 @@ static void rope_fill(const struct npu_call *c, int tensor, bool is_sin) {
 
 static void mask_fill(const struct npu_call *c, int tensor) {
     const struct npu_tensor *t = &c->v->list->tensors[tensor];
-    float *x = npu_eval_at(c->v->eval, tensor);
+    float *x = npu_value_at(c->v, tensor);
     const struct step *s = c->s;
     size_t keys = (size_t)t->shape[1], S = (size_t)t->shape[3], T = keys - S;
     for (size_t i = 0; i < keys * S; i++) x[i] = NPU_MASK_OFF;
@@ -138,7 +138,7 @@ static void mask_fill(const struct npu_call *c, int tensor) {
 static void tap_fill(const struct npu_call *c, int tensor) {
     const struct npu_tensor *t = &c->v->list->tensors[tensor];
     const struct step *s = c->s;
-    float *x = npu_eval_at(c->v->eval, tensor);
+    float *x = npu_value_at(c->v, tensor);
     int S = t->shape[1], F = c->v->list->n_frames, newest = s->n_taps - 2;
     memset(x, 0, (size_t)t->shape[0] * (size_t)S * sizeof(float));
     for (int r = 0; r < s->n_rows; r++) {
@@ -151,7 +151,7 @@ static void tap_fill(const struct npu_call *c, int tensor) {
 
 static void pick_fill(const struct npu_call *c, int tensor) {
     const struct npu_tensor *t = &c->v->list->tensors[tensor];
-    float *x = npu_eval_at(c->v->eval, tensor);
+    float *x = npu_value_at(c->v, tensor);
     memset(x, 0, (size_t)npu_tensor_len(t) * sizeof(float));
     for (int o = 0; o < c->s->n_out; o++) x[(size_t)c->s->out_rows[o] * (size_t)t->shape[1] + (size_t)o] = 1;
 }
@@ -183,7 +183,7 @@ static void input_fill(const struct npu_call *c, int tensor) {
     case NPU_IN_TAP: tap_fill(c, tensor); break;
     case NPU_IN_PICK: pick_fill(c, tensor); break;
     case NPU_IN_K:
-    case NPU_IN_V: npu_cache_fill(c, tensor); break;
+    case NPU_IN_V: npu_cache_fill(c, tensor, 0, c->p->prog->hyper->n_head_kv); break;
     case NPU_IN_FRAMES: npu_frames_fill(c, tensor); break;
     default: TERN_BUG("npu unit: input %s has no filler", c->v->list->tensors[tensor].name);
     }
@@ -191,7 +191,10 @@ static void input_fill(const struct npu_call *c, int tensor) {
 
 static void fill_member(void *arg, const struct team_member *self) {
     const struct npu_call *c = arg;
-    for (int i = self->index; i < c->v->list->n_inputs; i += self->n) input_fill(c, c->v->list->inputs[i]);
+    for (int i = self->index; i < c->v->list->n_inputs; i += self->n) {
+        bool late = c->v->stage && npu_stage_turn(c->v->stage, i) != NPU_NONE;
+        if (!late) input_fill(c, c->v->list->inputs[i]);
+    }
 }
 
 void npu_call_fill(struct npu_call *c) { team_run(c->u->team, fill_member, c); }
@@ -205,26 +208,30 @@ static size_t head_column(const struct npu_call *c, int o) {
 
 static void logits_take(const struct npu_call *c, int tensor) {
     const struct npu_tensor *t = &c->v->list->tensors[tensor];
-    const float *x = npu_eval_at(c->v->eval, tensor);
+    const uint16_t *half = npu_value_half(c->v, tensor);
+    const float *x = half ? NULL : npu_value_at(c->v, tensor);
     const struct model_hyper *h = c->p->prog->hyper;
     size_t R = (size_t)t->shape[3], n = (size_t)h->n_vocab;
     size_t first = (size_t)t->index * NPU_HEAD_PIECE, whole = (size_t)(h->n_vocab_used / NPU_SUBRANGE * NPU_SUBRANGE);
     first = MIN(first, whole);
-    float *out = port_at(c->s, PORT_LOGITS);
-    for (int o = 0; out && o < c->s->n_out; o++) {
-        if (!row_has(c, c->s->out_rows[o])) continue;
-        float *row = out + (size_t)o * n;
-        for (int k = 0; k < t->shape[1]; k++) row[first + (size_t)k] = x[(size_t)k * R + head_column(c, o)];
-        for (size_t k = (size_t)h->n_vocab_used; k < n; k++) row[k] = -INFINITY;
+    float *out = port_at(c->s, PORT_LOGITS), wide[NPU_WINDOW_MAX];
+    for (int k = 0; out && k < t->shape[1]; k++) {
+        const float *from = half ? wide : x + (size_t)k * R;
+        if (half) c->u->kernels->widen(half + (size_t)k * R, (int)R, wide);
+        for (int o = 0; o < c->s->n_out; o++)
+            if (row_has(c, c->s->out_rows[o])) out[(size_t)o * n + first + (size_t)k] = from[head_column(c, o)];
     }
+    for (int o = 0; out && o < c->s->n_out; o++)
+        for (size_t k = (size_t)h->n_vocab_used; row_has(c, c->s->out_rows[o]) && k < n; k++)
+            out[(size_t)o * n + k] = -INFINITY;
 }
 
 // The first sub-range with the largest maximum; its index counts from its first id.
 static void argmax_take(const struct npu_call *c, int tensor) {
     const struct npu_list *l = c->v->list;
     const struct npu_tensor *t = &l->tensors[tensor];
-    const float *top = npu_eval_at(c->v->eval, tensor);
-    const float *arg = npu_eval_at(c->v->eval, npu_find_role(l, NPU_OUT_ARG, NPU_NONE, t->index));
+    const float *top = npu_value_at(c->v, tensor);
+    const float *arg = npu_value_at(c->v, npu_find_role(l, NPU_OUT_ARG, NPU_NONE, t->index));
     struct prog_argmax *out = (struct prog_argmax *)(void *)port_at(c->s, PORT_ARGMAX);
     int whole = c->p->prog->hyper->n_vocab_used / NPU_SUBRANGE * NPU_SUBRANGE;
     int first = MIN(t->index * NPU_HEAD_PIECE, whole);

@@ -37,9 +37,10 @@ struct unit {
     char placed[768];             // detail, and where the runtime put the program that ran first lately; "": none yet
     const struct npu_backend_driver *remote_driver; // of a variant that is a back end (pack_unit.c), or NULL
     struct npu_backend *remote;
-    char remote_label[64];     // npu_backend_label
-    struct npu_opener *opener; // over a back end
-    float *scratch;            // of all programs: one runs at a time
+    char remote_label[64];       // npu_backend_label
+    struct npu_opener *opener;   // over a back end
+    const struct npu_call *call; // that runs on the back end
+    float *scratch;              // of all programs: one runs at a time
     uint64_t scratch_bytes;
     uint8_t *io; // inputs and outputs for the back end, of all programs; grows when programs are compiled
     uint64_t io_bytes;
@@ -78,7 +79,8 @@ struct npu_variant {
     char key[NPU_KEY_MAX]; // everything that decides the list
     int bucket;
     struct npu_list *list;
-    struct npu_eval *eval; // over a back end: only the memory of inputs and outputs
+    struct npu_eval *eval;   // NULL over a back end
+    struct npu_stage *stage; // over a back end: the memory of its inputs and outputs
     uint64_t bytes;
     // Over a back end, by npu_opener.c: compiled when a step needs it, or shortly before.
     enum { NPU_CLOSED, NPU_ASKED, NPU_OPENED, NPU_FAILED } state;
@@ -110,6 +112,22 @@ int npu_buckets(const struct model *m, const struct npu_choice *c, int out[NPU_B
 enum tern_status npu_program_list(struct npu_list **out, const struct prog *p, struct npu_store *s,
                                   const struct npu_scales *scales, int bucket, int n_chunks, struct tern_err *err);
 
+// npu_stage.c
+enum tern_status npu_stage_create(struct npu_stage **out, const struct npu_list *l, struct tern_err *err);
+void npu_stage_free(struct npu_stage *s); // NULL is fine
+uint64_t npu_stage_bytes(const struct npu_stage *s);
+uint64_t npu_stage_float_bytes(const struct npu_stage *s);
+uint64_t npu_stage_half_bytes(const struct npu_stage *s);
+// Which inputs are filled in which turn of a run; moves halves. turn: NULL: all before the run.
+void npu_stage_turns_set(struct npu_stage *s, int (*turn)(const struct npu_compiled *c, int input),
+                         const struct npu_compiled *c);
+int npu_stage_turn(const struct npu_stage *s, int input); // NPU_NONE: before the run
+void npu_stage_bind(struct npu_stage *s, float *floats, uint8_t *halves);
+uint16_t *npu_stage_half(const struct npu_stage *s, int io); // of an input, or n_inputs + an output
+// Where an input is written before a run, or an output read after it: floats, or NULL-or-halves as npu_eval.h says.
+float *npu_value_at(const struct npu_variant *v, int tensor);
+uint16_t *npu_value_half(const struct npu_variant *v, int tensor);
+
 // npu_calibrate.c
 struct npu_calibration;
 enum tern_status npu_calibration_create(struct npu_calibration **out, int n_layers, struct tern_err *err);
@@ -140,7 +158,7 @@ static inline bool npu_call_has(const struct npu_call *c, int seq) { return seq 
 void npu_call_fill(struct npu_call *c);
 void npu_call_take(struct npu_call *c);
 // npu_state.c: between the engine's pools and a list's columns.
-void npu_cache_fill(const struct npu_call *c, int tensor);
+void npu_cache_fill(const struct npu_call *c, int tensor, int head_begin, int head_end);
 void npu_cache_store(const struct npu_call *c, int tensor);
 void npu_frames_fill(const struct npu_call *c, int tensor);
 void npu_frames_store(const struct npu_call *c, int tensor);
@@ -158,7 +176,6 @@ const char *npu_backend_label(const struct unit *u);
 void npu_label_make(char out[64], const struct npu_backend_driver *d, const char *provider);
 // An asset that the runtime opened must be of this model.
 enum tern_status npu_remote_check(const struct unit *u, const struct model *m, struct tern_err *err);
-uint64_t npu_remote_bytes(const struct npu_list *l); // of its inputs and outputs, for the back end
 // Compiles. npu_remote_bind, when nothing else runs: to the unit's memory as it is.
 enum tern_status npu_remote_make(struct unit *u, struct npu_variant *v, struct tern_err *err);
 enum tern_status npu_remote_bind(struct unit *u, struct npu_variant *v, struct tern_err *err);

@@ -27,6 +27,8 @@ struct ort_bound {
     struct ort_value **ports; // [n_ports]
     struct ort_value **args;  // [n_args] inputs and outputs of all parts in turn
     int n_ports;
+    void (*fill)(void *arg, int turn);
+    void *fill_arg;
 };
 
 static void compiled_free(struct npu_compiled *compiled) {
@@ -178,6 +180,20 @@ static enum tern_status compile(struct npu_backend *backend, struct npu_compiled
     return status;
 }
 
+// Parts are turns.
+static int turn(const struct npu_compiled *compiled, int input) {
+    const struct ort_compiled *c = (const struct ort_compiled *)compiled;
+    int found = NPU_NONE;
+    for (int i = 0; i < c->n_uses; i++)
+        for (int k = 0; k < c->uses[i].part->n_ins; k++) {
+            const struct ort_io *io = &c->uses[i].ios[k];
+            if (io->kind != ORT_IO_PORT || io->index != input) continue;
+            if (found != NPU_NONE) return NPU_NONE;
+            found = i;
+        }
+    return found;
+}
+
 static void unbind(struct npu_binding *binding) {
     struct ort_bound *bd = (struct ort_bound *)binding;
     if (!bd) return;
@@ -221,6 +237,8 @@ static enum tern_status bind(struct npu_compiled *compiled, struct npu_binding *
     bd->ports = (struct ort_value **)(void *)(bd + 1);
     bd->args = bd->ports + n_ports;
     bd->n_ports = n_ports;
+    bd->fill = io->fill;
+    bd->fill_arg = io->fill_arg;
     for (int p = 0; p < n_ports; p++) {
         const struct npu_tensor *t = &l->tensors[ort_port_tensor(l, p)];
         int64_t dims[NPU_RANK_MAX];
@@ -245,6 +263,7 @@ static enum tern_status run(struct npu_binding *binding, struct tern_err *err) {
     for (int i = 0; i < c->n_uses; i++) {
         const struct ort_part *p = c->uses[i].part;
         const struct ort_value *const *in = (const struct ort_value *const *)arg;
+        if (bd->fill) bd->fill(bd->fill_arg, i);
         TRY(ort_check(c->b,
                       c->b->api->run(p->session, NULL, p->in_names, in, (size_t)p->n_ins, p->out_names,
                                      (size_t)p->n_outs, arg + p->n_ins),
@@ -263,6 +282,7 @@ const struct npu_backend_driver npu_ort_backend = {
     .close = ort_close,
     .compile = compile,
     .free = compiled_free,
+    .turn = turn,
     .bind = bind,
     .unbind = unbind,
     .run = run,

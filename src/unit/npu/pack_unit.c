@@ -1,7 +1,6 @@
 // The npu unit over a back end: "npu:ort", "npu:openvino+int4:NPU". Programs, inputs and results are those of
-// the evaluator's unit; what runs a list is the runtime. Inputs are made in the evaluator's float memory and rounded to
-// fp16 on the way in (keys and values are fp16 at once), results go back to where the evaluator would have put them, so
-// there is one driver for all.
+// the evaluator's unit; what runs a list is the runtime. Inputs are made as floats and rounded to fp16 on the way in,
+// results are widened behind a run (npu_stage.c), so there is one driver for all.
 #include "unit/npu/coreai_int.h"
 #include "unit/npu/npu_unit.h"
 #include "unit/npu/pack_choice.h"
@@ -116,17 +115,6 @@ void npu_remote_close(struct unit *u) {
     u->remote = NULL;
 }
 
-static uint64_t io_bytes(const struct npu_tensor *t) {
-    return ((uint64_t)npu_tensor_len(t) * 2 + MEM_ALIGN - 1) / MEM_ALIGN * MEM_ALIGN;
-}
-
-uint64_t npu_remote_bytes(const struct npu_list *l) {
-    uint64_t n = 0;
-    for (int i = 0; i < l->n_inputs; i++) n += io_bytes(&l->tensors[l->inputs[i]]);
-    for (int i = 0; i < l->n_outputs; i++) n += io_bytes(&l->tensors[l->outputs[i]]);
-    return n;
-}
-
 enum tern_status npu_remote_make(struct unit *u, struct npu_variant *v, struct tern_err *err) {
     struct npu_remote *r = mem_calloc(1, sizeof *r);
     if (!r) return err_set(err, TERN_NO_MEMORY, "npu unit: no memory for %s", v->list->name);
@@ -141,22 +129,44 @@ enum tern_status npu_remote_make(struct unit *u, struct npu_variant *v, struct t
     return status;
 }
 
+struct late { // what a turn reads
+    const struct unit *u;
+    int turn;
+};
+
+static void late_member(void *arg, const struct team_member *self) {
+    const struct late *f = arg;
+    const struct npu_call *c = f->u->call;
+    const struct npu_list *l = c->v->list;
+    int n_heads = c->p->prog->hyper->n_head_kv;
+    for (int i = 0; i < l->n_inputs; i++) {
+        int begin, end;
+        if (npu_stage_turn(c->v->stage, i) != f->turn) continue;
+        team_share(self, n_heads, 1, &begin, &end);
+        npu_cache_fill(c, l->inputs[i], begin, end);
+    }
+}
+
+static void late_fill(void *arg, int turn) {
+    struct late f = {arg, turn};
+    const struct npu_variant *v = f.u->call->v;
+    for (int i = 0; i < v->list->n_inputs; i++)
+        if (npu_stage_turn(v->stage, i) == turn) {
+            team_run(f.u->team, late_member, &f);
+            return;
+        }
+}
+
 enum tern_status npu_remote_bind(struct unit *u, struct npu_variant *v, struct tern_err *err) {
     struct npu_remote *r = v->remote;
     const struct npu_list *l = v->list;
-    uint8_t *at = u->io;
     if (r->binding) u->remote_driver->unbind(r->binding);
     r->binding = NULL;
-    for (int i = 0; i < l->n_inputs; i++) {
-        r->inputs[i] = at;
-        at += io_bytes(&l->tensors[l->inputs[i]]);
-        if (npu_eval_half_at(v->eval, l->inputs[i])) npu_eval_half_bind(v->eval, l->inputs[i], r->inputs[i]);
-    }
-    for (int i = 0; i < l->n_outputs; i++) {
-        r->outputs[i] = at;
-        at += io_bytes(&l->tensors[l->outputs[i]]);
-    }
-    struct npu_buffers io = {.inputs = r->inputs, .outputs = r->outputs};
+    npu_stage_turns_set(v->stage, u->remote_driver->turn, r->compiled);
+    npu_stage_bind(v->stage, u->scratch, u->io);
+    for (int i = 0; i < l->n_inputs; i++) r->inputs[i] = npu_stage_half(v->stage, i);
+    for (int i = 0; i < l->n_outputs; i++) r->outputs[i] = npu_stage_half(v->stage, l->n_inputs + i);
+    struct npu_buffers io = {.inputs = r->inputs, .outputs = r->outputs, .fill = late_fill, .fill_arg = u};
     enum tern_status status = u->remote_driver->bind(r->compiled, &r->binding, &io, err);
     if (status == TERN_OK)
         v->bound = u->io;
@@ -187,8 +197,8 @@ static void halves_member(void *arg, const struct team_member *self) {
     int n = h->in ? l->n_inputs : l->n_outputs;
     for (int i = self->index; i < n; i += self->n) {
         int id = h->in ? l->inputs[i] : l->outputs[i];
-        if (h->in && npu_eval_half_at(h->v->eval, id)) continue; // filled where the runtime reads it
-        float *x = npu_eval_at(h->v->eval, id);
+        if (npu_value_half(h->v, id)) continue; // fp16 on our side too
+        float *x = npu_value_at(h->v, id);
         uint16_t *half = h->in ? h->v->remote->inputs[i] : h->v->remote->outputs[i];
         int len = (int)npu_tensor_len(&l->tensors[id]); // of axes within their limits
         if (h->in)

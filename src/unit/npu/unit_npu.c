@@ -253,7 +253,11 @@ static enum tern_status passes_ready(struct unit *u, struct unit_program *p, con
 static enum tern_status pass_run(struct npu_call *c, struct tern_err *err) {
     struct unit *u = c->u;
     TRY(npu_call_begin(c, err));
-    npu_eval_bind(c->v->eval, u->scratch);
+    if (u->remote)
+        npu_stage_bind(c->v->stage, u->scratch, u->io);
+    else
+        npu_eval_bind(c->v->eval, u->scratch);
+    u->call = c;
     npu_call_fill(c);
     if (u->remote) {
         TRY(npu_remote_run(u, c->v, err));

@@ -68,7 +68,7 @@ static inline void case_open(struct backend_case *c, const struct npu_backend_dr
     npu_test_buffers_fill(&c->io, c->list, seed);
     npu_test_buffers_fill(&c->want, c->list, seed);
     assert_ok(d->compile(b, &c->compiled, c->list, &test_err));
-    struct npu_buffers io = {c->io.inputs, c->io.outputs, c->io.old, c->io.now};
+    struct npu_buffers io = {.inputs = c->io.inputs, .outputs = c->io.outputs, .old = c->io.old, .now = c->io.now};
     assert_ok(d->bind(c->compiled, &c->binding, &io, &test_err));
 }
 static inline void case_close(struct backend_case *c) {
