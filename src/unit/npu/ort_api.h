@@ -14,7 +14,7 @@
 enum ort_element { ORT_F32 = 1, ORT_I8 = 3, ORT_I64 = 7, ORT_F16 = 10 };
 enum ort_attr_type { ORT_ATTR_INT = 1, ORT_ATTR_INTS = 2 };
 enum {
-    ORT_LOG_ERROR = 3,
+    ORT_LOG_FATAL = 4, // errors come back as statuses
     ORT_ARENA_ALLOCATOR = 1,
     ORT_MEMORY_DEFAULT = 0,
     ORT_OPTIMIZE_EXTENDED = 2,

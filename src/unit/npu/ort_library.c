@@ -59,7 +59,7 @@ static enum tern_status env_create(struct ort_backend *b, int n_threads, struct 
     TRY_GOTO(ort_check(b, a->set_global_intra_op_num_threads(t, n_threads), err, "%d threads", n_threads), done);
     TRY_GOTO(ort_check(b, a->set_global_inter_op_num_threads(t, 1), err, "threads"), done);
     TRY_GOTO(ort_check(b, a->set_global_spin_control(t, 0), err, "threads"), done); // idle programs cost nothing
-    TRY_GOTO(ort_check(b, a->create_env_with_global_thread_pools(ORT_LOG_ERROR, "tern", t, &b->env), err, "start"),
+    TRY_GOTO(ort_check(b, a->create_env_with_global_thread_pools(ORT_LOG_FATAL, "tern", t, &b->env), err, "start"),
              done);
     TRY_GOTO(ort_check(b, a->create_cpu_memory_info(ORT_ARENA_ALLOCATOR, ORT_MEMORY_DEFAULT, &arena), err, "memory"),
              done);

@@ -197,6 +197,34 @@ static void test_provider(void **state) {
     check_open_fails(&npu_ort_backend, &o, TERN_UNSUPPORTED, "/nowhere/plugin.so");
 }
 
+// The package's other provider runs no operation of ours: what it would leave to the CPU is refused, by the runtime.
+static void test_fallback(void **state) {
+    (void)state;
+    struct npu_backend *b = backend_open_or_skip(&npu_ort_backend, NULL);
+    if (!b) return;
+    npu_ort_backend.close(b);
+    struct npu_backend_options o = {.provider = "Azure", .n_threads = 1};
+    struct tiny_shape shape = tiny_lfm2_shape(FORMAT_F32, 1);
+    struct npu_compiled *compiled = (struct npu_compiled *)(uintptr_t)1;
+    struct npu_store *store;
+    struct tern_err err;
+    if (npu_ort_backend.open(&b, &o, &err) != TERN_OK) {
+        assert_contains(err.message, "has no provider 'AzureExecutionProvider'");
+        skip(); // a library of another build
+    }
+    struct model *m = tiny_model_create(&shape);
+    assert_ok(npu_store_create(&store, m, NPU_FORMAT_I8, &test_err));
+    struct npu_list *l = npu_every_op(store, "every", 1);
+    assert_int_equal(npu_ort_backend.compile(b, &compiled, l, &err), TERN_UNSUPPORTED);
+    assert_contains(err.message, "every does not compile for AzureExecutionProvider");
+    assert_contains(err.message, "fallback to CPU EP has been explicitly disabled");
+    assert_null(compiled);
+    npu_list_free(l);
+    npu_store_free(store);
+    tiny_model_free(m);
+    npu_ort_backend.close(b);
+}
+
 static void test_versions(void **state) {
     (void)state;
     int major = 0, minor = 0;
@@ -229,6 +257,7 @@ int main(void) {
         cmocka_unit_test(test_versions),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_shared_parts),
+        cmocka_unit_test(test_fallback),
 #if defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
         cmocka_unit_test(test_memory),
 #endif

@@ -507,7 +507,7 @@ static void test_remote(void **state) {
     unsetenv("TERN_NPU_CTX");
 }
 
-// The evaluator's logits on a runtime within fp16, over two buckets, and faults that such a comparison sees. Its keys and
+// The evaluator's logits on a runtime within fp16, over two buckets, and faults that such a comparison sees. Keys and
 // values lie in memory that layers use in turn, so what one layer left there is such a fault.
 static void test_remote_agrees(void **state) {
     (void)state;
