@@ -3,9 +3,9 @@
 // prompts that begin alike; a session with tools. Both get the same token ids and words.
 //
 // Total speed counts the pieces between the last stream's first piece and the first stream's end, as tokens by each
-// stream's own ratio of the two. A piece is a token unless its text ends within a character, or the server tells fast
-// tokens together; so gaps are those of text as a reader sees it. How long a stream waited for a token at most, from
-// its first one on, is asked of our server.
+// stream's own ratio of the two, which is told as well (tokens_a_piece). A piece is a token unless its text ends within
+// a character, which with random weights is common, or the server tells fast tokens together; so gaps are those of text
+// as a reader sees it. How long a stream waited for a token at most, from its first one on, is asked of our server.
 #include "base/base.h"
 #include "bench_server.h"
 #include "bench_stats.h"
@@ -38,13 +38,14 @@ enum sample {
     SESSION_P50_MS,
     SESSION_P95_MS,
     TOKEN_WAIT_MS,
+    PIECE_TOKENS,
     N_SAMPLES
 };
 static const char *const sample_names[N_SAMPLES] = {"total_tps",           "ttft_ms",        "gap_p50_ms",
                                                     "gap_p95_ms",          "gap_max_ms",     "alone_prompt_tps",
                                                     "arrival_gap_ms",      "arrival_tps",    "shared_first_ms",
                                                     "shared_second_ms",    "session_reused", "session_ttft_p50_ms",
-                                                    "session_ttft_p95_ms", "token_wait_ms"};
+                                                    "session_ttft_p95_ms", "token_wait_ms",  "tokens_a_piece"};
 
 struct bench {
     const struct server_bench_opts *o;
@@ -104,7 +105,7 @@ static double gaps_take(struct bench *b, int n, uint64_t from, uint64_t to) {
 
 static enum tern_status together_measure(struct bench *b, const struct server_peer *p, int n, double *v,
                                          struct tern_err *err) {
-    double first[SERVER_STREAMS_MAX], tokens = 0;
+    double first[SERVER_STREAMS_MAX], tokens = 0, all_tokens = 0, all_pieces = 0;
     uint64_t from = 0, to = UINT64_MAX;
     TRY(streams_begin(b, p, n, b->o->n_answer, err));
     for (int i = 0; i < n; i++) TRY(load_end(&b->streams[i], err));
@@ -123,7 +124,10 @@ static enum tern_status together_measure(struct bench *b, const struct server_pe
         int k = told(s), in = 0;
         for (int m = 0; m < k; m++) in += s->times[m] > from && s->times[m] <= to;
         tokens += (double)in * (s->n_tokens > 0 ? (double)s->n_tokens / k : 1);
+        all_tokens += s->n_tokens;
+        all_pieces += k;
     }
+    v[PIECE_TOKENS] = all_tokens / all_pieces;
     v[TOTAL_TPS] = tokens * 1e9 / (double)(to - from);
     v[TTFT_MS] = stats_quantile(first, n, 0.5);
     v[GAP_MAX_MS] = gaps_take(b, n, from, to);
