@@ -10,17 +10,7 @@ struct open {
 
 static bool put(struct jinterp *it, struct open *top, struct jval v) {
     if (top->value.type == J_LIST) return jlist_push(it, top->value.u.l, v);
-    struct jdict *d = top->value.u.d; // keys are unique: the parser checked
-    if (d->len == d->cap) {
-        size_t cap = MAX(d->cap * 2, (size_t)4);
-        struct jpair *pairs = jalloc(it, cap, sizeof(*pairs));
-        if (!pairs) return false;
-        if (d->len) memcpy(pairs, d->pairs, d->len * sizeof(*pairs));
-        d->pairs = pairs;
-        d->cap = cap;
-    }
-    d->pairs[d->len++] = (struct jpair){top->key, v};
-    return true;
+    return jdict_append(it, top->value.u.d, top->key, v); // keys are unique: the parser checked
 }
 
 static struct jval make(struct jinterp *it, const struct json_item *item, const char *what) {

@@ -293,6 +293,8 @@ struct jval jlist_val(struct jlist *l);
 struct jdict *jdict_new(struct jinterp *it, size_t cap);
 struct jval *jdict_find(struct jinterp *it, const struct jdict *d, struct jval key);
 struct jval *jdict_findz(const struct jdict *d, struct str key);
+// Behind the others, unlooked: the caller knows that the key is not there.
+bool jdict_append(struct jinterp *it, struct jdict *d, struct jval key, struct jval value);
 bool jdict_put(struct jinterp *it, struct jdict *d, struct jval key, struct jval value);
 bool jhashable(struct jval v);
 // All items of an iterable as a list (may be shared, do not change); consumes iterators. NULL: failed.

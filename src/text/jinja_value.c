@@ -281,6 +281,19 @@ struct jval *jdict_find(struct jinterp *it, const struct jdict *d, struct jval k
     return NULL;
 }
 
+bool jdict_append(struct jinterp *it, struct jdict *d, struct jval key, struct jval value) {
+    if (d->len == d->cap) {
+        size_t cap = MAX(d->cap * 2, (size_t)4);
+        struct jpair *pairs = jalloc(it, cap, sizeof(*pairs));
+        if (!pairs) return false;
+        if (d->len) memcpy(pairs, d->pairs, d->len * sizeof(*pairs));
+        d->pairs = pairs;
+        d->cap = cap;
+    }
+    d->pairs[d->len++] = (struct jpair){key, value};
+    return true;
+}
+
 bool jdict_put(struct jinterp *it, struct jdict *d, struct jval key, struct jval value) {
     if (!d) return false;
     if (!jhashable(key)) {
@@ -293,16 +306,7 @@ bool jdict_put(struct jinterp *it, struct jdict *d, struct jval key, struct jval
         *old = value;
         return true;
     }
-    if (d->len == d->cap) {
-        size_t cap = MAX(d->cap * 2, (size_t)4);
-        struct jpair *pairs = jalloc(it, cap, sizeof(*pairs));
-        if (!pairs) return false;
-        if (d->len) memcpy(pairs, d->pairs, d->len * sizeof(*pairs));
-        d->pairs = pairs;
-        d->cap = cap;
-    }
-    d->pairs[d->len++] = (struct jpair){key, value};
-    return true;
+    return jdict_append(it, d, key, value);
 }
 
 static struct jlist *chars_of(struct jinterp *it, const struct jstr *s) {
