@@ -92,7 +92,7 @@ extern const struct npu_backend_driver *const npu_backends[]; // NULL-terminated
 // TERN_NOT_FOUND lists the names.
 enum tern_status npu_backend_find(const struct npu_backend_driver **out, const char *name, struct tern_err *err);
 
-// What pack_find.c does for all back ends: the file of a runtime. `variable` names the environment variable, `folder`
+// What npu_runtime.c does for all back ends: the file of a runtime. `variable` names the environment variable, `folder`
 // and `prefix` the place and the first letters of its name under the environment's site-packages, `name` what the
 // system's loader is asked for. Out gets a path, or `name`.
 struct npu_runtime_place {

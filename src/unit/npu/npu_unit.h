@@ -35,7 +35,7 @@ struct unit {
     int n_threads;
     char detail[320], named[192]; // for people; without what a set chose
     char placed[768];             // detail, and where the runtime put the program that ran first lately; "": none yet
-    const struct npu_backend_driver *remote_driver; // of a variant that is a back end (pack_unit.c), or NULL
+    const struct npu_backend_driver *remote_driver; // of a variant that is a back end (npu_remote.c), or NULL
     struct npu_backend *remote;
     char remote_label[64];       // npu_backend_label
     struct npu_opener *opener;   // over a back end
@@ -167,7 +167,7 @@ void npu_commit(const struct unit_program *p, const struct step *s);
 // unit_npu.c: what stands behind the plus sign of a variant.
 enum tern_status npu_format_choose(struct unit *u, struct str name, struct tern_err *err);
 
-// pack_unit.c: the unit over a back end.
+// npu_remote.c: the unit over a back end.
 bool npu_remote_is(const char *variant); // does it begin with a back end's name?
 enum tern_status npu_remote_open(struct unit *u, const char *variant, int n_threads, struct tern_err *err);
 void npu_remote_close(struct unit *u);

@@ -2,7 +2,7 @@
 //
 // Which arithmetic it computes with is the variant behind the colon of its name: "npu" is coreai-linux, "npu:ane-m1"
 // what is published of that engine, "npu:fp32" the program's meaning (npu_rules.h), "npu:ane-m1@FILE" the same with
-// calibrated scales; "npu:ort", "npu:openvino+int4" and "npu:coreai" run programs on those runtimes (pack_unit.c).
+// calibrated scales; "npu:ort", "npu:openvino+int4" and "npu:coreai" run programs on those runtimes (npu_remote.c).
 // Steps run to their end in submit.
 #include "base/base.h"
 #include "npu_arithmetic.h" // made by the build
