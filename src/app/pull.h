@@ -1,6 +1,7 @@
 // Private to app/: downloading models from a Hugging Face hub into the cache that its own programs use.
 //
-//   pull_command.c   tern pull: what was asked for, in which order, what is told
+//   pull_command.c   tern pull: what was asked for, what is told
+//   pull_model.c     one model: what is asked of the hub, in which order
 //   pull_hub.c       where the hub is, who asks, one request with its redirects
 //   pull_listing.c   the files of a repository, as the hub lists them
 //   pull_choose.c    which of them are the model that was named
@@ -28,6 +29,8 @@ struct pull_hub {
     char authorization[PULL_TOKEN_MAX + 32]; // a header's line; empty: nobody is named
     const char *token_from;                  // "HF_TOKEN", for messages
     int n_tries;                             // requests that bring nothing, one after another
+    bool (*go_on)(void *arg);                // asked while it waits; NULL: it does
+    void *go_on_arg;
 };
 // By HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH, HF_HOME. Refuses when HF_HUB_OFFLINE is set.
 enum tern_status pull_hub_init(struct pull_hub *h, struct tern_err *err);
@@ -101,9 +104,40 @@ struct pull_result {
 };
 // The bytes of f that are still to come: its size, less what lies in its blob or part.
 uint64_t pull_file_missing(const struct pull_place *p, const struct pull_file *f);
-// Waits for another program that pulls the same; `show`: a progress line on a terminal.
+struct pull_watch {           // what the one who pulls is told; functions may be NULL
+    bool show;                // a progress line on a terminal
+    bool (*go_on)(void *arg); // asked between requests
+    void (*on_choice)(void *arg, struct str tag, struct str others);          // what else the repository has
+    bool (*on_bytes)(void *arg, const struct pull_file *f, uint64_t n_bytes); // so many are there; false: stop
+    void (*on_file)(void *arg, const struct pull_file *f, const struct pull_result *g); // it is there
+    void *arg;
+};
+// Waits for another program that pulls the same. TERN_CANCELLED: on_bytes said so; the part stays for the next time.
 enum tern_status pull_file_get(const struct pull_hub *h, const struct pull_repo *r, const struct pull_place *p,
-                               const struct pull_file *f, bool show, struct pull_result *out, struct tern_err *err);
+                               const struct pull_file *f, const struct pull_watch *watch, struct pull_result *out,
+                               struct tern_err *err);
 // snapshots/<commit>/<name> becomes a link to the blob; false: no blob of its size is there.
 bool pull_file_link(const struct pull_place *p, const struct pull_file *f, enum tern_status *status,
                     struct tern_err *err);
+
+// ------------------------------------------------------------------------------------------------------- a whole model
+
+struct pull_job {
+    // Set before it runs:
+    const char *revision; // "main"
+    int n_tries;
+    struct pull_watch watch;
+    // Once it ran:
+    struct buf name;    // "org/repo:TAG", as `tern run -m` takes it
+    struct buf path;    // of the model
+    struct str repo_id; // "org/repo", in name
+    struct pull_repo repo;
+    struct pull_hub hub;
+    struct pull_place place;
+    struct str tag;
+    int first;
+};
+void pull_job_init(struct pull_job *j, int n_tries);
+enum tern_status pull_job_run(struct pull_job *j, struct str id, struct str tag, struct tern_err *err);
+void pull_job_release(struct pull_job *j);
+bool pull_revision_is_sound(struct str s);

@@ -115,7 +115,8 @@ struct fetch {
     struct progress bar;
     uint64_t from; // what this request asked to begin at
     uint64_t n_fetched;
-    bool show, is_begun, is_encoded, is_other_range;
+    const struct pull_watch *watch;
+    bool is_begun, is_encoded, is_other_range;
     enum tern_status status; // why the callbacks ended the request
     struct tern_err err;
 };
@@ -181,7 +182,9 @@ static bool on_data(void *arg, int status, struct str piece) {
     if (put != TERN_OK) return fetch_fail(f, put);
     digest_update(&f->digest, piece.data, piece.len);
     f->n_fetched += piece.len;
-    if (f->show) progress_update(&f->bar, f->writer.n_bytes);
+    if (f->watch->show) progress_update(&f->bar, f->writer.n_bytes);
+    if (f->watch->on_bytes && !f->watch->on_bytes(f->watch->arg, f->file, f->writer.n_bytes))
+        return fetch_fail(f, err_set(&f->err, TERN_CANCELLED, "%s: stopped; the next time goes on", f->file->name));
     return true;
 }
 
@@ -236,7 +239,7 @@ static enum tern_status fetch_bytes(struct fetch *f, const char *url, struct ter
             digest_init(&f->digest, f->file);
             TRY(writer_rewind(&f->writer, err));
         }
-        if (f->show) progress_end(&f->bar);
+        if (f->watch->show) progress_end(&f->bar);
         if (pull_hub_again(f->hub, ++n, status, &a, err) || (a.status == 416 && n < f->hub->n_tries)) continue;
         return status != TERN_OK ? status : pull_answer_fault(f->hub, &a, f->repo->id, err);
     }
@@ -257,11 +260,11 @@ static enum tern_status fetch_run(struct fetch *f, const char *part, struct pull
     TRY_GOTO(part_take(f, part, err), done);
     out->resumed_from = f->writer.n_bytes;
     for (int round = 0;; round++) {
-        progress_begin(&f->bar, f->file->name, f->file->n_bytes, true);
+        if (f->watch->show) progress_begin(&f->bar, f->file->name, f->file->n_bytes, true);
         f->bar.n_before = f->writer.n_bytes;
         const uint64_t n_before = f->writer.n_bytes;
         status = fetch_bytes(f, url.data, err);
-        progress_end(&f->bar);
+        if (f->watch->show) progress_end(&f->bar);
         if (status != TERN_OK) break;
         digest_hex(&f->digest, hex);
         if (strcmp(hex, f->file->oid) == 0) break;
@@ -294,9 +297,10 @@ static enum tern_status lock_take(int *fd, const struct pull_place *p, const str
 }
 
 enum tern_status pull_file_get(const struct pull_hub *h, const struct pull_repo *r, const struct pull_place *p,
-                               const struct pull_file *f, bool show, struct pull_result *out, struct tern_err *err) {
+                               const struct pull_file *f, const struct pull_watch *watch, struct pull_result *out,
+                               struct tern_err *err) {
     char path[STORE_PATH_MAX], part[STORE_PATH_MAX];
-    struct fetch fetch = {.hub = h, .repo = r, .file = f, .show = show};
+    struct fetch fetch = {.hub = h, .repo = r, .file = f, .watch = watch};
     enum tern_status status;
     int lock;
     *out = (struct pull_result){0};

@@ -193,6 +193,8 @@ done:
     return status;
 }
 
+#define WAIT_STEP_NS 200000000u // of a wait that may be ended
+
 bool pull_hub_again(const struct pull_hub *h, int n, enum tern_status status, const struct pull_answer *a,
                     const struct tern_err *err) {
     const bool may_pass = status == TERN_IO || (status == TERN_OK && (a->status == 429 || a->status >= 500));
@@ -202,7 +204,11 @@ bool pull_hub_again(const struct pull_hub *h, int n, enum tern_status status, co
         fprintf(stderr, "tern pull: %s; again in %.1f s\n", err->message, s);
     else
         fprintf(stderr, "tern pull: HTTP status %d; again in %.1f s\n", a->status, s);
-    clock_sleep_ns((uint64_t)(s * 1e9));
+    const uint64_t until = clock_ns() + (uint64_t)(s * 1e9);
+    for (uint64_t now = clock_ns(); now < until; now = clock_ns()) {
+        if (h->go_on && !h->go_on(h->go_on_arg)) return false;
+        clock_sleep_ns(MIN(until - now, WAIT_STEP_NS));
+    }
     return true;
 }
 

@@ -14,6 +14,7 @@
 //      runs the curl lines.
 // To add a wire format for generated answers: a table of `serve_field` rows for its request, and one `serve_wire`.
 #pragma once
+#include <stdatomic.h>
 #include "app.h"
 #include "net/net.h"
 
@@ -36,6 +37,7 @@ enum serve_flags {
     SERVE_OPEN = 1,     // needs no key
     SERVE_ANY_TYPE = 2, // a body of any content type when no browser sends it (curl -d without a header)
     SERVE_EARLY = 4,    // answered while the model is loading
+    SERVE_NO_MODEL = 8, // names no model that must be there
 };
 
 struct serve;
@@ -97,7 +99,7 @@ struct serve_opts {
     struct opt_texts others;    // models beside the first, in settings
     struct opt_texts draft_for; // "NAME=MODEL": drafters of those
     float drain_s, idle_s;
-    bool open_to_network, check;
+    bool open_to_network, check, manage_models;
     const char *config;
 };
 
@@ -110,6 +112,8 @@ struct serve_model {
     const char *path;       // NULL: built in, or a shape
     const char *draft_path; // NULL: drafts without a model, or of the first one: s->model.engine.draft_path
     struct buf path_text, draft_text;
+    bool is_pulled;      // by a request, while the server ran
+    atomic_bool is_gone; // removed by a request: served no more
     // Under serve.lock:
     enum serve_model_state state;
     int n_users;      // that hold it
@@ -117,6 +121,7 @@ struct serve_model {
     uint64_t bytes;   // what it needs at most, known since it was loaded first; 0: never
     uint64_t n_loads;
     double progress; // of loading, 0 to 1
+    char digest[65]; // SHA-256 of the file, once it is known (serve_digest.c)
     struct serve_metrics metrics;
     // Of a loaded one; they change only while nobody holds it:
     struct tern_engine *engine;
@@ -125,6 +130,7 @@ struct serve_model {
 };
 
 struct serve_waiter;
+struct serve_pull;
 struct serve {
     struct serve_opts o;
     struct buf configs[2]; // texts of files, which hold the settings' values
@@ -139,7 +145,7 @@ struct serve {
     int64_t begin_s;             // wall clock
     uint64_t begin_ns;
     struct serve_model models[SERVE_MODELS_MAX];
-    int n_models;          // at least 1 once the first one is named
+    atomic_int n_models;   // at least 1 once the first one is named; those that were pulled come behind, and stay
     struct buf draft_text; // the draft model's path
     struct os_mutex *lock; // of all below, and of what models say
     bool is_ready;         // the first model has been loaded
@@ -147,6 +153,8 @@ struct serve {
     struct serve_answer *answers; // at work
     struct serve_waiter *waiters; // requests whose model is being loaded
     struct os_thread *loader;     // NULL: one model, which stays
+    struct os_thread *digester;   // NULL: nobody asked for digests yet
+    struct serve_pull *pull;      // the newest, at work or over
     struct os_cond *wake;         // of the loader
     uint64_t n_by_class[6];       // HTTP answers by the first digit of their status
     uint64_t n_gone;              // clients
@@ -163,6 +171,14 @@ int serve_model_draft_set(const struct command *c, struct serve *s, const char *
 // Starts what loads models that requests name and unloads idle ones. After it only serve_models_stop() ends that.
 enum tern_status serve_models_start(struct serve *s, struct tern_err *err);
 void serve_models_stop(struct serve *s);
+// A model that was pulled is served under this name from now on. TERN_LIMIT: too many are.
+enum tern_status serve_model_adopt(struct serve *s, const char *id, const char *path, struct tern_err *err);
+// Serves a pulled one no more. TERN_AGAIN: it is in use. TERN_INVALID_ARGUMENT: the operator's.
+enum tern_status serve_model_forget(struct serve *s, struct serve_model *m, struct tern_err *err);
+void serve_pull_stop(struct serve *s); // waits for it; its client is told that the server stops
+// Digests of the models' files: begins to compute those that are not known, once; serve_digests_stop() waits for it.
+void serve_digests_want(struct serve *s);
+void serve_digests_stop(struct serve *s);
 void serve_models_close(struct serve *s); // all requests are over
 bool serve_ready(struct serve *s);        // the first model has been loaded
 // The model of a request: the one that it holds, else the first.

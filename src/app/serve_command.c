@@ -38,7 +38,7 @@ static void opts_init(struct serve *s) {
     sample_opts_init(&s->sample);
 }
 
-#define SERVE_OPTS_N 30
+#define SERVE_OPTS_N 31
 static void opts_table(struct serve *s, struct opt table[SERVE_OPTS_N]) {
     struct serve_opts *o = &s->o;
     const struct opt rows[] = {
@@ -68,6 +68,8 @@ static void opts_table(struct serve *s, struct opt table[SERVE_OPTS_N]) {
          "a folder (made) for named states: POST /slots/{id}?action=save and restore"},
         {"--api-key", 0, "KEY", OPT_TEXTS, &o->api_keys, 0, 0, "a key that clients must send (may be repeated)"},
         {"--api-key-file", 0, "FILE", OPT_TEXT, &o->api_key_file, 0, 0, "keys, one a line"},
+        {"--manage-models", 0, NULL, OPT_FLAG, &o->manage_models, 0, 0,
+         "clients may download models from the hub and remove them (/api/pull, /api/delete)"},
         {"--allow-host", 0, "NAME", OPT_TEXTS, &o->allow_hosts, 0, 0, "a Host name by which this server is reached"},
         {"--allow-origin", 0, "ORIGIN", OPT_TEXTS, &o->allow_origins, 0, 0,
          "pages of this origin (https://host) may use the server"},

@@ -274,7 +274,7 @@ void serve_gate_handle(void *arg, struct net_request *r) {
         return;
     }
     // What is posted asks something of a model; what is got is told whatever is loaded.
-    if (strcmp(call->route->method, "POST") == 0)
+    if (strcmp(call->route->method, "POST") == 0 && !(call->route->flags & SERVE_NO_MODEL))
         serve_model_route(s, r);
     else
         call->route->handle(s, r);

@@ -196,7 +196,8 @@ void serve_metrics_text(struct serve *s, struct net_request *r) {
                        offsetof(struct serve_metrics, whole)}};
     struct buf out;
     buf_init(&out, 4u << 20);
-    struct metrics_out o = {&out, mem_calloc((size_t)s->n_models, sizeof *o.views), s->n_models};
+    const int n_models = s->n_models;
+    struct metrics_out o = {&out, mem_calloc((size_t)n_models, sizeof *o.views), n_models};
     if (!o.views) o.n_views = 0, out.failed = true;
     for (int i = 0; i < o.n_views; i++) view_take(s, &s->models[i], &o.views[i]);
     server_put(&o, s);

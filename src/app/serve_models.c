@@ -72,7 +72,8 @@ void serve_models(struct serve *s, struct net_request *r) {
     json_write_str(&w, STR("list"));
     json_write_key(&w, "data");
     json_write_array(&w);
-    for (int i = 0; i < s->n_models; i++) model_put(s, &w, &s->models[i], str_from(s->models[i].id));
+    for (int i = 0; i < s->n_models; i++)
+        if (!s->models[i].is_gone) model_put(s, &w, &s->models[i], str_from(s->models[i].id));
     for (int i = 0; i < s->o.aliases.n; i++) model_put(s, &w, &s->models[0], str_from(s->o.aliases.items[i]));
     json_write_array_end(&w);
     json_write_object_end(&w);

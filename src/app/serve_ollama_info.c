@@ -1,5 +1,5 @@
 // Ollama's routes that tell something: /api/tags, /api/ps, /api/show, /api/version, and /api/embed. What Ollama's
-// answers have and tern does not know (digests of its own registry, expiry) is left out, not made up.
+// answers have and tern does not know (a digest that is not computed yet, expiry) is left out, not made up.
 #include "base/base.h"
 #include "serve_ollama.h"
 
@@ -43,6 +43,11 @@ static void model_put(struct serve *s, struct json_writer *w, struct serve_model
     serve_put_text(w, "model", full);
     if (!running) serve_put_text(w, "modified_at", serve_time_text(when, s->begin_s));
     serve_put_int(w, "size", held ? (int64_t)m->info.bytes_weights : (int64_t)st.size);
+    mutex_lock(s->lock);
+    char digest[sizeof m->digest];
+    memcpy(digest, m->digest, sizeof digest);
+    mutex_unlock(s->lock);
+    if (digest[0]) serve_put_text(w, "digest", digest);
     if (held) details_put(w, m);
     if (running) {
         serve_put_int(w, "size_vram", 0);
@@ -62,7 +67,9 @@ static void models_reply(struct serve *s, struct net_request *r, bool running) {
     json_write_object(&w);
     json_write_key(&w, "models");
     json_write_array(&w);
-    for (int i = 0; i < s->n_models; i++) model_put(s, &w, &s->models[i], s->models[i].id, running);
+    serve_digests_want(s);
+    for (int i = 0; i < s->n_models; i++)
+        if (!s->models[i].is_gone) model_put(s, &w, &s->models[i], s->models[i].id, running);
     for (int i = 0; i < s->o.aliases.n && !running; i++) model_put(s, &w, &s->models[0], s->o.aliases.items[i], false);
     json_write_array_end(&w);
     json_write_object_end(&w);

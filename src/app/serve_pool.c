@@ -73,15 +73,28 @@ int serve_model_draft_set(const struct command *c, struct serve *s, const char *
     return usage_error(c, "--draft-for %s: there is no model %s", setting, equals + 1);
 }
 
+// A pulled one by the repository alone, or with the hub's name before it.
+static struct serve_model *pulled_find(struct serve *s, struct str name) {
+    const struct str hub = STR("hf.co/");
+    if (str_starts(name, hub)) return serve_model_find(s, (struct str){name.data + hub.len, name.len - hub.len});
+    for (int i = 0; i < s->n_models; i++) {
+        struct serve_model *m = &s->models[i];
+        const struct str id = str_from(m->id);
+        if (m->is_pulled && !m->is_gone && str_starts(id, name) && id.len > name.len && id.data[name.len] == ':')
+            return m;
+    }
+    return NULL;
+}
+
 struct serve_model *serve_model_find(struct serve *s, struct str name) {
     if (name.len == 0 || str_eqz(name, "default")) return &s->models[0];
     for (int i = 0; i < s->n_models; i++)
-        if (str_eqz(name, s->models[i].id)) return &s->models[i];
+        if (str_eqz(name, s->models[i].id) && !s->models[i].is_gone) return &s->models[i];
     for (int i = 0; i < s->o.aliases.n; i++)
         if (str_eqz(name, s->o.aliases.items[i])) return &s->models[0];
     const struct str end = STR(":latest"); // Ollama's clients put it behind
     if (str_ends(name, end)) return serve_model_find(s, (struct str){name.data, name.len - end.len});
-    return NULL;
+    return pulled_find(s, name);
 }
 
 static void unknown_fail(struct serve *s, struct net_request *r, struct str name) {
@@ -89,7 +102,8 @@ static void unknown_fail(struct serve *s, struct net_request *r, struct str name
     buf_init(&shown, 4 * SERVE_NAME_SHOWN_MAX + 16);
     buf_init(&known, SERVE_MODELS_MAX * (sizeof s->models[0].id + 4));
     str_put_escaped(&shown, name, SERVE_NAME_SHOWN_MAX);
-    for (int i = 0; i < s->n_models; i++) buf_putf(&known, "%s'%s'", i ? ", " : "", s->models[i].id);
+    for (int i = 0; i < s->n_models; i++)
+        if (!s->models[i].is_gone) buf_putf(&known, "%s'%s'", i ? ", " : "", s->models[i].id);
     serve_failf(r, 404, "model", "model_not_found", "no model '%s' here; %s %s served (more names: --alias)",
                 shown.data ? shown.data : "", known.data ? known.data : "", s->n_models > 1 ? "are" : "is");
     buf_release(&shown);
@@ -306,6 +320,56 @@ static void model_tell(const struct serve *s, const struct serve_model *m, const
     if (strcmp(s->o.log, "none") != 0) fprintf(stderr, "model %s %s (%s)\n", m->id, what, bytes_format(m->bytes, text));
 }
 
+enum tern_status serve_model_adopt(struct serve *s, const char *id, const char *path, struct tern_err *err) {
+    enum tern_status status = TERN_OK;
+    struct serve_model *m = NULL;
+    mutex_lock(s->lock);
+    const int n = s->n_models;
+    for (int i = 0; i < n && !m; i++) // of the same file: at most gone
+        if (strcmp(s->models[i].id, id) == 0 && s->models[i].path && strcmp(s->models[i].path, path) == 0)
+            m = &s->models[i];
+    for (int i = 0; i < n && !m; i++)
+        if (strcmp(s->models[i].id, id) == 0 && !s->models[i].is_gone) m = &s->models[i]; // of another revision
+    if (m && m->is_pulled) {
+        m->is_gone = false;
+    } else if (!m && (n == SERVE_MODELS_MAX || strlen(id) >= sizeof m->id)) {
+        status = err_set(err, TERN_LIMIT,
+                         "%s is pulled, but %d models are served, which is the most; start anew with it", id, n);
+    } else if (!m) {
+        m = &s->models[n];
+        snprintf(m->id, sizeof m->id, "%s", id);
+        buf_init(&m->path_text, 8192);
+        buf_puts(&m->path_text, path);
+        m->path = m->path_text.data;
+        m->is_pulled = true;
+        if (m->path_text.failed) status = err_set(err, TERN_NO_MEMORY, "no memory for a model's path");
+        if (status == TERN_OK) s->n_models = n + 1;
+    }
+    mutex_unlock(s->lock);
+    return status;
+}
+
+enum tern_status serve_model_forget(struct serve *s, struct serve_model *m, struct tern_err *err) {
+    struct tern_engine *e = NULL;
+    struct tern_service *service = NULL;
+    enum tern_status status = TERN_OK;
+    mutex_lock(s->lock);
+    if (!m->is_pulled)
+        status = err_set(err, TERN_INVALID_ARGUMENT, "%s is served because the server was started with it", m->id);
+    else if (m->n_users > 0 || m->state == SERVE_WANTED || m->state == SERVE_LOADING)
+        status = err_set(err, TERN_AGAIN, "%s is in use", m->id);
+    else
+        m->is_gone = true;
+    if (status == TERN_OK && m->state == SERVE_LOADED) model_take_locked(m, &e, &service);
+    mutex_unlock(s->lock);
+    if (e) {
+        tern_service_close(service);
+        tern_engine_close(e);
+        model_tell(s, m, "removed");
+    }
+    return status;
+}
+
 // Unloads the model that was used longest ago among those that nobody holds and that were last used before `until_ns`.
 static bool idle_unload(struct serve *s, uint64_t until_ns, const char *why) {
     struct serve_model *oldest = NULL;
@@ -437,7 +501,7 @@ static void loader_main(void *arg) {
 }
 
 enum tern_status serve_models_start(struct serve *s, struct tern_err *err) {
-    if (s->n_models == 1 && !(s->o.idle_s > 0)) return TERN_OK;
+    if (s->n_models == 1 && !(s->o.idle_s > 0) && !s->o.manage_models) return TERN_OK;
     return os_thread_create(&s->loader, loader_main, s, err);
 }
 
@@ -452,6 +516,8 @@ void serve_models_stop(struct serve *s) {
     mutex_unlock(s->lock);
     os_thread_join(s->loader);
     s->loader = NULL;
+    serve_pull_stop(s);
+    serve_digests_stop(s);
     for (int i = 0; i < s->n_models; i++)
         if (s->models[i].service) tern_service_drain(s->models[i].service);
 }
