@@ -33,6 +33,7 @@ struct net_connection {
     uint64_t n_requests;
     int64_t n_taken;       // of a stream: bytes given to the system less those that still wait in its queue
     uint64_t moved_ns;     // … when the client last took some
+    uint64_t asked_ns;     // … when the system was last asked
     struct net_task *task; // NULL between requests
     bool is_local, is_refused, is_cut;
     char remote[NET_REMOTE_MAX];

@@ -147,6 +147,7 @@ void net_stream_begin(struct net_request *r, const struct net_answer *a, const c
         c->phase = NET_PHASE_STREAM;
         c->since_ns = c->moved_ns = t->put_ns;
         c->n_taken = INT64_MIN;
+        c->asked_ns = 0;
     }
     bool resume = net_task_unsuspend_locked(t);
     mutex_unlock(s->lock);

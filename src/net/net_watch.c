@@ -59,6 +59,11 @@ static int64_t unread_bytes(int fd) {
 // When a stream's client has taken nothing for too long. (What the system counts is more than the stream's own bytes:
 // chunk heads, on a Unix socket its bookkeeping too. So only a rise says that something was taken.)
 static uint64_t stall_at_locked(const struct net_options *o, const struct look *l, struct net_connection *c) {
+    const uint64_t at = after(c->moved_ns, o->stall_s);
+    // Every request wakes the watcher; with hundreds of streams beside it, asking for each of them each time would hold
+    // it up.
+    if (at > l->now && l->now < c->asked_ns + WATCH_TICK_NS) return at;
+    c->asked_ns = l->now;
     const int64_t unread = unread_bytes(c->fd), taken = (int64_t)c->task->n_bytes - unread;
     if (unread == 0 || taken > c->n_taken) c->moved_ns = l->now;
     c->n_taken = taken;
