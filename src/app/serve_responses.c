@@ -107,6 +107,47 @@ static const struct serve_field tool_fields[] = {PART_FIELD("type", SERVE_FIELD_
                                                  {0}};
 static const struct serve_tool_form tool_form = {"function", true, tool_fields};
 
+// The tools as the answer repeats them: members that a client left out are null there.
+struct tools_echo {
+    struct serve_ask *a;
+    struct buf text;
+};
+static bool tool_echo(void *arg, struct str raw, int i) {
+    static const struct serve_field echo_fields[] = {PART_FIELD("type", SERVE_FIELD_RAW, type),
+                                                     PART_FIELD("name", SERVE_FIELD_RAW, name),
+                                                     PART_FIELD("description", SERVE_FIELD_RAW, description),
+                                                     PART_FIELD("parameters", SERVE_FIELD_RAW, parameters),
+                                                     PART_FIELD("strict", SERVE_FIELD_RAW, format),
+                                                     {0}};
+    struct tools_echo *t = arg;
+    struct serve_part p;
+    struct json_writer w;
+    if (!serve_part_read(t->a, &p, raw, "tools.", echo_fields)) return false;
+    if (i > 0) buf_putc(&t->text, ',');
+    json_write_init(&w, &t->text);
+    json_write_object(&w);
+    serve_put_raw(&w, "type", p.type);
+    serve_put_raw(&w, "name", p.name);
+    serve_put_raw(&w, "description", p.description);
+    serve_put_raw(&w, "parameters", p.parameters);
+    serve_put_raw(&w, "strict", p.format);
+    json_write_object_end(&w);
+    return true;
+}
+static bool tools_echo_make(struct responses_ask *q, struct str raw) {
+    struct tools_echo t = {.a = &q->ask};
+    if (raw.len == 0) return true;
+    buf_init(&t.text, SERVE_TEXT_BYTES_MAX);
+    buf_putc(&t.text, '[');
+    bool ok = serve_list_each(&q->ask, raw, "tools", SERVE_TOOLS_MAX, tool_echo, &t);
+    buf_putc(&t.text, ']');
+    if (ok && t.text.failed) serve_fault_set(&q->ask.fault, 503, NULL, "no_memory", "no memory for the request");
+    ok = ok && !t.text.failed;
+    if (ok) q->tools = (struct str){serve_ask_dup(&q->ask, buf_str(&t.text)), t.text.len};
+    buf_release(&t.text);
+    return ok && q->tools.data;
+}
+
 static bool conversation_read(struct responses_ask *q) {
     struct serve_ask *a = &q->ask;
     struct reading r = {.a = a};
@@ -195,11 +236,11 @@ static const struct serve_field fields[] = {
 bool serve_responses_read(struct responses_ask *q, struct str body) {
     struct serve_ask *a = &q->ask;
     if (!serve_fields_read(a, body, "", fields)) return false;
-    q->tools = a->tools;
+    const struct str tools = a->tools;
     if (q->metadata.len > 0 && q->metadata.data[0] != '{') return serve_bad(a, "metadata", "metadata is an object");
     if (q->background.len > 0 && !str_eqz(q->background, "false"))
         return serve_bad(a, "background", "background: answers are not kept here for later");
-    return conversation_read(q) && text_format_take(q) && tool_choice_take(a);
+    return conversation_read(q) && tools_echo_make(q, tools) && text_format_take(q) && tool_choice_take(a);
 }
 
 void serve_responses(struct serve *s, struct net_request *r) {

@@ -184,6 +184,140 @@ static void allowed_tools_of_responses(void **state) {
     json_decref(j);
 }
 
+// ----------------------------------------------------------------------------------------------------------- responses
+
+// The conversations of the public compliance runner of Open Responses, but for its image, with what its schemas ask of
+// the answer and of each event.
+#define CITY_TOOL                                                                                                   \
+    "\"tools\": [{\"type\": \"function\", \"name\": \"get_weather\", \"description\": \"Weather of a place\", "     \
+    "\"parameters\": {\"type\": \"object\", \"properties\": {\"location\": {\"type\": \"string\"}}, \"required\": " \
+    "[\"location\"]}}]"
+#define MESSAGE(role, text) "{\"type\": \"message\", \"role\": \"" role "\", \"content\": \"" text "\"}"
+static const struct {
+    const char *body, *item; // a kind of item that must come
+} conversations[] = {
+    {"\"input\": [" MESSAGE("user", "s01") "]", "message"},
+    {"\"input\": [" MESSAGE("system", "You are a pirate.") ", " MESSAGE("user", "s01") "]", "message"},
+    {"\"input\": [" MESSAGE("user", "s04") "], " CITY_TOOL, "function_call"},
+    {"\"input\": [" MESSAGE("user", "I am Al.") ", " MESSAGE("assistant", "Hello!") ", " MESSAGE("user", "s01") "]",
+     "message"},
+    {"\"input\": [" MESSAGE("user", "s13") "]", "reasoning"}};
+
+static void members_check(json_t *j, const char *what, const char *const *names) {
+    for (; *names; names++)
+        if (!json_object_get(j, *names)) fail_msg("%s has no %s", what, *names);
+}
+
+static void response_check(json_t *j, const char *kind) {
+    static const char *const all[] = {"id",
+                                      "object",
+                                      "created_at",
+                                      "completed_at",
+                                      "status",
+                                      "incomplete_details",
+                                      "model",
+                                      "previous_response_id",
+                                      "instructions",
+                                      "output",
+                                      "error",
+                                      "tools",
+                                      "tool_choice",
+                                      "truncation",
+                                      "parallel_tool_calls",
+                                      "text",
+                                      "top_p",
+                                      "presence_penalty",
+                                      "frequency_penalty",
+                                      "top_logprobs",
+                                      "temperature",
+                                      "reasoning",
+                                      "user",
+                                      "usage",
+                                      "max_output_tokens",
+                                      "max_tool_calls",
+                                      "store",
+                                      "background",
+                                      "service_tier",
+                                      "metadata",
+                                      "safety_identifier",
+                                      "prompt_cache_key",
+                                      NULL};
+    static const char *const tool[] = {"type", "name", "description", "parameters", "strict", NULL};
+    static const char *const message[] = {"id", "type", "status", "role", "content", NULL};
+    static const char *const call[] = {"id", "type", "status", "call_id", "name", "arguments", NULL};
+    static const char *const reasoning[] = {"id", "type", "summary", "content", NULL};
+    static const char *const text[] = {"type", "text", "annotations", "logprobs", NULL};
+    json_t *item;
+    size_t i;
+    bool found = false;
+    members_check(j, "the response", all);
+    assert_string_equal(json_text_at(j, "status"), "completed");
+    assert_true(json_is_integer(json_object_get(j, "completed_at")) && json_is_null(json_object_get(j, "error")));
+    assert_true(json_is_integer(json_at(j, "usage.input_tokens_details.cached_tokens")) &&
+                json_is_integer(json_at(j, "usage.output_tokens_details.reasoning_tokens")));
+    json_array_foreach(json_object_get(j, "tools"), i, item) members_check(item, "a tool", tool);
+    json_array_foreach(json_object_get(j, "output"), i, item) {
+        const char *type = json_text_at(item, "type");
+        found = found || strcmp(type, kind) == 0;
+        members_check(item, type,
+                      strcmp(type, "message") == 0         ? message
+                      : strcmp(type, "function_call") == 0 ? call
+                                                           : reasoning);
+        if (strcmp(type, "message") == 0) members_check(json_at(item, "content.0"), "a text", text);
+    }
+    if (!found) fail_msg("no item is a %s", kind);
+}
+
+struct events {
+    const char *kind;
+    int n_item_added, n_item_done, n_delta, n_done, n_over;
+};
+static void responses_event(void *arg, json_t *j, const char *event) {
+    static const char *const common[] = {"type", "sequence_number", NULL};
+    static const char *const item[] = {"output_index", "item", NULL};
+    static const char *const of_item[] = {"item_id", "output_index", NULL};
+    struct events *t = arg;
+    const char *type = json_text_at(j, "type");
+    assert_string_equal(type, event);
+    members_check(j, type, common);
+    const bool is_kind = strcmp(json_text_at(j, "item.type"), t->kind) == 0;
+    const bool is_call = strcmp(t->kind, "function_call") == 0;
+    if (strncmp(type, "response.output_item.", 21) == 0) members_check(j, type, item);
+    t->n_item_added += is_kind && strcmp(type, "response.output_item.added") == 0;
+    t->n_item_done += is_kind && strcmp(type, "response.output_item.done") == 0;
+    const char *of = is_call                             ? "response.function_call_arguments."
+                     : strcmp(t->kind, "reasoning") == 0 ? "response.reasoning_text."
+                                                         : "response.output_text.";
+    if (strncmp(type, of, strlen(of)) == 0) {
+        const bool delta = strcmp(type + strlen(of), "delta") == 0;
+        members_check(j, type, of_item);
+        assert_non_null(json_object_get(j, delta ? "delta" : is_call ? "arguments" : "text"));
+        t->n_delta += delta;
+        t->n_done += !delta;
+    }
+    if (strcmp(type, "response.completed") != 0) return;
+    t->n_over++;
+    response_check(json_object_get(j, "response"), t->kind);
+}
+
+static void open_responses(void **state) {
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(conversations); i++) {
+        char body[1200];
+        snprintf(body, sizeof body, "{\"model\": \"script-lfm2\", %s}", conversations[i].body);
+        json_t *j = json_of("/v1/responses", body);
+        response_check(j, conversations[i].item);
+        json_decref(j);
+        struct events t = {.kind = conversations[i].item};
+        snprintf(body, sizeof body, "{\"model\": \"script-lfm2\", %s, \"stream\": true}", conversations[i].body);
+        struct answer_http a = http_post(&server, "/v1/responses", body, "");
+        stream_each(&a, responses_event, &t);
+        const bool whole = t.n_item_added >= 1 && t.n_item_done == t.n_item_added && t.n_delta >= 1 && t.n_done >= 1;
+        if (!whole || t.n_over != 1) fail_msg("%s: %s", body, a.body);
+        answer_free(&a);
+    }
+}
+
 // ------------------------------------------------------------------------------------------------------------- vectors
 
 #define WIDTH 32
@@ -288,9 +422,13 @@ static void what_asks_for_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(usage_in_chunks),       cmocka_unit_test(logprobs_in_chunks),
-        cmocka_unit_test(allowed_tools),         cmocka_unit_test(allowed_tools_of_responses),
-        cmocka_unit_test(vectors_of_ids),        cmocka_unit_test(models_tell_what_they_read),
+        cmocka_unit_test(usage_in_chunks),
+        cmocka_unit_test(logprobs_in_chunks),
+        cmocka_unit_test(allowed_tools),
+        cmocka_unit_test(allowed_tools_of_responses),
+        cmocka_unit_test(open_responses),
+        cmocka_unit_test(vectors_of_ids),
+        cmocka_unit_test(models_tell_what_they_read),
         cmocka_unit_test(what_asks_for_nothing),
     };
     return cmocka_run_group_tests_name("boxes", tests, setup, teardown);
