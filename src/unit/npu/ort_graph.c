@@ -241,7 +241,7 @@ static enum tern_status softmax_build(struct ort_build *g, const struct npu_op *
     char max[ORT_NAME_MAX], less[ORT_NAME_MAX], e[ORT_NAME_MAX], sum[ORT_NAME_MAX], index[ORT_NAME_MAX];
     int64_t axis = op->axis;
     struct ort_attrs a = {0}, b = {0};
-    if (!g->b->is_cpu) {
+    if (!g->b->in_parts) {
         ort_attr_int(g, &a, "axis", axis);
         return node1(g, "Softmax", in, out, &a);
     }
@@ -302,7 +302,7 @@ static enum tern_status op_build(struct ort_build *g, const struct npu_op *op, c
         return node1(g, name, in[0], out, &a);
     case NPU_OP_SLICE: return ort_node_slice(g, in[0], out, (int)axis, op->begin, op->end);
     case NPU_OP_CONCAT:
-        if (g->b->is_cpu && ort_attention_find(g, op, &attention)) return ort_attention_build(g, &attention, out);
+        if (g->b->in_parts && ort_attention_find(g, op, &attention)) return ort_attention_build(g, &attention, out);
         return ort_node_concat(g, in, op->n_in, out, (int)axis);
     default: return node_add(g, name, in, (size_t)op->n_in, out, NULL);
     }
@@ -422,7 +422,7 @@ static void wanted_find(struct ort_build *g) {
     for (int i = cut->end - 1; i >= cut->begin; i--) {
         struct ort_attention a;
         if (!g->wanted[i - cut->begin]) continue;
-        bool whole = g->b->is_cpu && ort_attention_find(g, &l->ops[i], &a);
+        bool whole = g->b->in_parts && ort_attention_find(g, &l->ops[i], &a);
         const int *in = whole ? reads : l->ops[i].in;
         int n = whole ? ort_attention_reads(g, &a, reads) : l->ops[i].n_in;
         for (int k = 0; k < n; k++) {
@@ -458,7 +458,7 @@ static enum tern_status graph_build(struct ort_build *g) {
 enum tern_status ort_model_build(const struct ort_backend *b, struct ort_model **out, const struct ort_cuts *cuts,
                                  const struct ort_cut *cut, struct tern_err *err) {
     struct ort_build g = {
-        .b = b, .l = cut->list, .cuts = cuts, .cut = cut, .element = b->is_cpu ? ORT_F32 : ORT_F16, .err = err};
+        .b = b, .l = cut->list, .cuts = cuts, .cut = cut, .element = b->in_parts ? ORT_F32 : ORT_F16, .err = err};
     const char *const domains[] = {"", "com.microsoft"};
     const int opsets[] = {ORT_OPSET, 1};
     struct arena scratch;
@@ -468,7 +468,7 @@ enum tern_status ort_model_build(const struct ort_backend *b, struct ort_model *
     g.scratch = &scratch;
     TRY(ort_check(b, b->editor->create_graph(&g.graph), err, "%s", g.l->name));
     TRY_GOTO(graph_build(&g), fail);
-    TRY_GOTO(ort_check(b, b->editor->create_model(domains, opsets, b->is_cpu ? 2 : 1, out), err, "%s", g.l->name),
+    TRY_GOTO(ort_check(b, b->editor->create_model(domains, opsets, b->in_parts ? 2 : 1, out), err, "%s", g.l->name),
              fail);
     TRY_GOTO(ort_check(b, b->editor->add_graph_to_model(*out, g.graph), err, "%s", g.l->name), fail);
     arena_release(&scratch);

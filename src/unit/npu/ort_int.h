@@ -15,7 +15,8 @@ struct ort_backend {
     struct ort_env *env;
     struct ort_memory_info *memory; // host memory of the caller
     struct ort_allocator *allocator;
-    bool is_cpu;                        // the built-in CPU provider: graphs in fp32 (ort_graph.c), in parts (ort_cut.c)
+    bool is_cpu;                        // the built-in CPU provider …
+    bool in_parts;                      // … whose graphs compute in fp32 (ort_graph.c), in parts (ort_cut.c)
     const struct ort_ep_device *device; // of a plug-in's provider, or NULL: provider by name
     char ep_name[64];                   // "CPUExecutionProvider"
     struct os_mutex *mutex;             // of what programs share, below (ort_parts.c)

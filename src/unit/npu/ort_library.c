@@ -103,6 +103,7 @@ static enum tern_status provider_find(struct ort_backend *b, const struct npu_ba
     const char *name = o->provider ? o->provider : "cpu";
     const char *suffix = strstr(name, "ExecutionProvider") ? "" : "ExecutionProvider";
     b->is_cpu = strcmp(name, "cpu") == 0 || strcmp(name, "CPU") == 0 || strcmp(name, "CPUExecutionProvider") == 0;
+    b->in_parts = b->is_cpu;
     snprintf(b->ep_name, sizeof b->ep_name, "%s%s", b->is_cpu ? "CPU" : name, b->is_cpu ? "ExecutionProvider" : suffix);
     snprintf(b->base.info.provider, sizeof b->base.info.provider, "%s", b->ep_name);
     if (o->plugin) return device_find(b, o->plugin, err);

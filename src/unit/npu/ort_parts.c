@@ -111,7 +111,7 @@ done:
 
 enum tern_status ort_part_get(struct ort_backend *b, struct ort_part **out, const struct ort_cuts *cuts,
                               struct ort_cut *cut, struct tern_err *err) {
-    for (struct ort_part *p = b->parts; p && b->is_cpu; p = p->next)
+    for (struct ort_part *p = b->parts; p && b->in_parts; p = p->next)
         if (str_eq(buf_str(&p->key), buf_str(&cut->key))) {
             p->n_users++;
             *out = p;

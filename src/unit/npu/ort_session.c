@@ -168,7 +168,7 @@ static enum tern_status compile(struct npu_backend *backend, struct npu_compiled
     c->b = b;
     c->base.list = l;
     arena_init(&c->arena, 0);
-    enum tern_status status = ort_cuts_make(&cuts, l, !b->is_cpu, err);
+    enum tern_status status = ort_cuts_make(&cuts, l, !b->in_parts, err);
     if (status == TERN_OK) {
         status = parts_make(c, &cuts, err);
         ort_cuts_release(&cuts);

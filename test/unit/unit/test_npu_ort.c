@@ -3,6 +3,7 @@
 #define _GNU_SOURCE 1
 #include "npu_backend_test.h"
 #include "unit/npu/npu_unit.h"
+#include "unit/npu/ort_int.h"
 #include <stdio.h>
 
 // The runtime computes in fp32 what the reference rounds to fp16 after every operation. Largest difference over 20
@@ -14,6 +15,16 @@ static void test_every_op(void **state) {
     struct npu_backend *b = backend_open_or_skip(&npu_ort_backend, NULL);
     if (!b) return;
     for (uint64_t seed = 1; seed <= 5; seed++) check_every_op(&npu_ort_backend, b, seed, OUTPUT_BOUND);
+    npu_ort_backend.close(b);
+}
+
+// What other providers get: one graph in fp16 with its constants, here on the CPU's, which casts around operations.
+static void test_whole(void **state) {
+    (void)state;
+    struct npu_backend *b = backend_open_or_skip(&npu_ort_backend, NULL);
+    if (!b) return;
+    ((struct ort_backend *)b)->in_parts = false;
+    for (uint64_t seed = 1; seed <= 3; seed++) check_every_op(&npu_ort_backend, b, seed, OUTPUT_BOUND);
     npu_ort_backend.close(b);
 }
 
@@ -111,6 +122,36 @@ static void test_shared_parts(void **state) {
         for (int i = 0; i < N_LISTS; i++) npu_test_buffers_release(&alone[i]);
         lists_close(&s);
     }
+    npu_ort_backend.close(b);
+}
+
+// Each allocation of ours fails once: one error, and nothing stays.
+static void test_no_memory(void **state) {
+    (void)state;
+    struct npu_backend *b = backend_open_or_skip(&npu_ort_backend, NULL);
+    if (!b) return;
+    const struct tiny_shape shape = tiny_lfm2_shape(FORMAT_F32, 3);
+    struct npu_compiled *c[2];
+    struct lists s;
+    int n = 1;
+    lists_open(&s, &shape);
+    assert_ok(npu_ort_backend.compile(b, &c[0], s.list[0], &test_err)); // the others share parts with it
+    uint64_t n_live = mem_stats_get().n_live;
+    for (enum tern_status status = TERN_NO_MEMORY; status != TERN_OK; n++) {
+        struct tern_err err;
+        c[1] = (struct npu_compiled *)(uintptr_t)1;
+        mem_fail_at((uint64_t)n, false);
+        status = npu_ort_backend.compile(b, &c[1], s.list[1], &err);
+        mem_fail_at(0, false);
+        if (status == TERN_OK) break;
+        assert_int_equal(status, TERN_NO_MEMORY);
+        assert_null(c[1]);
+        assert_true(mem_stats_get().n_live <= n_live + 1); // the table of constants may have grown
+    }
+    assert_true(n > 20);
+    npu_ort_backend.free(c[1]);
+    npu_ort_backend.free(c[0]);
+    lists_close(&s);
     npu_ort_backend.close(b);
 }
 
@@ -257,6 +298,8 @@ int main(void) {
         cmocka_unit_test(test_versions),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_shared_parts),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_whole),
         cmocka_unit_test(test_fallback),
 #if defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
         cmocka_unit_test(test_memory),
