@@ -194,7 +194,7 @@ static void load(struct chat *c, struct str given) {
         swap(&c->messages, &l.messages);
         swap(&c->turns, &l.turns);
         swap(&c->saved, &path);
-        fprintf(stderr, "(%zu messages of yours are there)\n", c->turns.len / sizeof(size_t));
+        fprintf(stderr, "(loaded; messages of yours in it: %zu)\n", c->turns.len / sizeof(size_t));
     }
     buf_release(&l.turns);
     buf_release(&l.messages);

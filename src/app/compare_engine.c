@@ -234,14 +234,19 @@ static void quoted_put(struct buf *b, const char *key, struct str v) {
     json_put_quoted(b, v);
 }
 
+// An open object with what both ask for; released by the caller.
+static void request_begin(struct buf *b, const struct compare_engine *e, struct str prompt) {
+    buf_init(b, COMPARE_TEXT_MAX * 16);
+    buf_putc(b, '{');
+    quoted_put(b, "model", str_from(e->model));
+    buf_putc(b, ',');
+    quoted_put(b, "prompt", prompt);
+}
+
 static enum tern_status ollama_generate(struct compare_engine *e, struct str prompt, int n_max,
                                         struct compare_answer *out, struct tern_err *err) {
     struct buf b;
-    buf_init(&b, COMPARE_TEXT_MAX * 16);
-    buf_putc(&b, '{');
-    quoted_put(&b, "model", str_from(e->model));
-    buf_putc(&b, ',');
-    quoted_put(&b, "prompt", prompt);
+    request_begin(&b, e, prompt);
     buf_putf(&b,
              ",\"raw\":true,\"stream\":true,\"options\":{\"temperature\":0,\"top_k\":1,\"repeat_penalty\":1,\"seed\":0,"
              "\"num_predict\":%d,\"num_ctx\":%d,\"num_thread\":%d}}",
@@ -289,11 +294,7 @@ static enum tern_status lmstudio_open(struct compare_engine *e, struct tern_err 
 static enum tern_status lmstudio_complete(struct compare_engine *e, struct str prompt, int n_max,
                                           struct compare_answer *out, struct tern_err *err) {
     struct buf b;
-    buf_init(&b, COMPARE_TEXT_MAX * 16);
-    buf_putc(&b, '{');
-    quoted_put(&b, "model", str_from(e->model));
-    buf_putc(&b, ',');
-    quoted_put(&b, "prompt", prompt);
+    request_begin(&b, e, prompt);
     buf_putf(&b, ",\"max_tokens\":%d,\"temperature\":0,\"stream\":true,\"stream_options\":{\"include_usage\":true}}",
              n_max);
     enum tern_status status = b.failed ? err_set(err, TERN_NO_MEMORY, "no memory for a request")

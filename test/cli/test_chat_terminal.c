@@ -203,7 +203,7 @@ static void test_commands(void **state) {
     wait_for(&t, "(saved: ");
     snprintf(line, sizeof line, "/load %s/talk.json\n", folder);
     keys(&t, line);
-    wait_for(&t, "(0 messages of yours are there)");
+    wait_for(&t, "(loaded; messages of yours in it: 0)");
     talk_end(&t);
 }
 
@@ -233,7 +233,7 @@ static void test_saved(void **state) {
     wait_for(&t, "is there already");
     snprintf(line, sizeof line, "/load %s\n/system\n/undo\n/undo\n", path);
     keys(&t, line);
-    wait_for(&t, "(1 messages of yours are there)");
+    wait_for(&t, "(loaded; messages of yours in it: 1)");
     wait_for(&t, "be \"brief\"");
     wait_for(&t, "(nothing to take back)"); // one was
     assert_int_equal(file_write_atomic(path, "[{\"role\": \"king\"}]", 18, NULL), TERN_OK);
