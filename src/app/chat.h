@@ -17,6 +17,8 @@ struct chat {
 
 // The conversation so far as a JSON array.
 void chat_array_put(const struct chat *c, struct buf *out);
+// Such an array takes the conversation's place, or on failure nothing has changed.
+enum tern_status chat_array_take(struct chat *c, struct str text, struct tern_err *err);
 // A line that begins with '/'. False when it is no command. *end: leave.
 bool chat_command(struct chat *c, struct str line, bool *end);
 extern const struct term_word chat_words[]; // their names, for the line editor

@@ -172,33 +172,40 @@ static void swap(struct buf *a, struct buf *b) {
     *b = t;
 }
 
-static void load(struct chat *c, struct str given) {
-    struct tern_err err = {0};
-    struct buf path, text;
+enum tern_status chat_array_take(struct chat *c, struct str text, struct tern_err *err) {
     struct loaded l;
-    buf_init(&path, APP_TEXT_BYTES_MAX);
-    buf_init(&text, APP_TEXT_BYTES_MAX);
     buf_init(&l.system, APP_TEXT_BYTES_MAX);
     buf_init(&l.messages, APP_TEXT_BYTES_MAX);
     buf_init(&l.turns, APP_TEXT_BYTES_MAX);
+    enum tern_status status = array_load(&l, text, err);
+    if (status == TERN_OK) {
+        swap(&c->system, &l.system);
+        swap(&c->messages, &l.messages);
+        swap(&c->turns, &l.turns);
+    }
+    buf_release(&l.turns);
+    buf_release(&l.messages);
+    buf_release(&l.system);
+    return status;
+}
+
+static void load(struct chat *c, struct str given) {
+    struct tern_err err = {0};
+    struct buf path, text;
+    buf_init(&path, APP_TEXT_BYTES_MAX);
+    buf_init(&text, APP_TEXT_BYTES_MAX);
     path_take(given, &path);
     if (path.len == 0) {
         fprintf(stderr, "(/load FILE)\n");
     } else if (file_read_all(&text, path.data, &err) != TERN_OK) {
         told(&err);
-    } else if (array_load(&l, buf_str(&text), &err) != TERN_OK) {
+    } else if (chat_array_take(c, buf_str(&text), &err) != TERN_OK) {
         fprintf(stderr, "%s: ", path.data);
         told(&err);
     } else {
-        swap(&c->system, &l.system);
-        swap(&c->messages, &l.messages);
-        swap(&c->turns, &l.turns);
         swap(&c->saved, &path);
         fprintf(stderr, "(loaded; messages of yours in it: %zu)\n", c->turns.len / sizeof(size_t));
     }
-    buf_release(&l.turns);
-    buf_release(&l.messages);
-    buf_release(&l.system);
     buf_release(&text);
     buf_release(&path);
 }
