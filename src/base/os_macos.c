@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/base_int.h"
 #ifdef __APPLE__
+#include <stdio.h>
 #include <mach-o/dyld.h>
 #include <mach/mach.h>
 #include <sys/resource.h>

@@ -2,7 +2,8 @@
 //
 // SIGINT is ours while a line is read: it ends the line. Outside of that the program's own handler holds (an answer is
 // stopped by it). The editor takes Ctrl-C as a key.
-#define _POSIX_C_SOURCE 200809L // sigaction
+#define _GNU_SOURCE 1 // sigaction
+#define _DARWIN_C_SOURCE 1
 #include "base/base.h"
 #include "term/term_int.h"
 

@@ -1,6 +1,7 @@
 // The file of earlier messages: a JSON string a line, so that a message may have line ends; mode 0600, since what
 // people ask is nobody else's business. Lines are appended in one write each, so two chats at once both keep theirs.
-#define _POSIX_C_SOURCE 200809L // O_CLOEXEC, O_NOFOLLOW, fchmod
+#define _GNU_SOURCE 1 // O_NOFOLLOW
+#define _DARWIN_C_SOURCE 1
 #include "base/base.h"
 #include "term/term_int.h"
 

@@ -6,7 +6,8 @@
 // the locale, so the wide one is used and UTF-8 is converted here; the locale's character type must be UTF-8 all the
 // same, because libedit writes by it, so C is replaced by C.UTF-8. Without that, and on a terminal that cannot move its
 // cursor, there is no editor.
-#define _XOPEN_SOURCE 700 // nl_langinfo, wide characters
+#define _GNU_SOURCE 1 // nl_langinfo, wide characters
+#define _DARWIN_C_SOURCE 1
 #include "base/base.h"
 #include "term/term_int.h"
 
