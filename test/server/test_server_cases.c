@@ -3,6 +3,7 @@
 // cancelled or sent back, strings that want to get into the log.
 #define _GNU_SOURCE 1 // strdup
 #include "server_lib.h"
+#include "../common/schema_check.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -328,11 +329,54 @@ static void strings_of_clients(void **state) {
     mem_free(log);
 }
 
+// ------------------------------------------------------------------------------------------------------------- schemas
+
+// Every schema of the cases (S…) as response_format, whole and streamed: one answer, which fits the schema by another
+// checker where it came to its end, and is a beginning of one where its length ended it.
+static void schema_answers(void **state) {
+    (void)state;
+    json_t *cases = json_load_file(TEST_DATA "/schema/cases.json", 0, NULL), *from;
+    size_t i;
+    int n_whole = 0;
+    assert_true(json_array_size(cases) >= 8);
+    json_array_foreach(cases, i, from) {
+        const char *id = json_text_at(from, "id");
+        char *schema = json_dumps(json_object_get(from, "schema"), JSON_ENCODE_ANY), why[300];
+        struct buf whole, streamed;
+        buf_init(&whole, 1 << 20);
+        buf_init(&streamed, 1 << 20);
+        buf_putf(&whole,
+                 ", \"max_tokens\": 120, \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": "
+                 "\"n\", \"strict\": true, \"schema\": %s}}",
+                 schema);
+        buf_putf(&streamed, "%s, \"stream\": true", whole.data);
+        struct answer_http a = chat_ask(&server, "s01", whole.data), b = chat_ask(&server, "s01", streamed.data);
+        if (a.status != 200 || b.status != 200) fail_msg("%s: %d %s", id, a.status, a.body);
+        json_t *j = answer_json(&a);
+        struct chat_stream c = stream_parse(&b, 0);
+        const char *text = json_text_at(message_of(j), "content");
+        assert_string_equal(text, c.text);
+        assert_string_equal(finish_of(j), c.finish);
+        if (strcmp(c.finish, "stop") == 0 && !schema_check(schema, text, strlen(text), why, sizeof why))
+            fail_msg("%s: '%s' does not fit: %s", id, text, why);
+        n_whole += strcmp(c.finish, "stop") == 0;
+        chat_stream_free(&c);
+        json_decref(j);
+        answer_free(&a);
+        answer_free(&b);
+        buf_release(&whole);
+        buf_release(&streamed);
+        free(schema);
+    }
+    assert_true(n_whole >= 5);
+    json_decref(cases);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(stop_fields),       cmocka_unit_test(length_fields),
-                                       cmocka_unit_test(other_fields),      cmocka_unit_test(form_fields),
-                                       cmocka_unit_test(hostile_patterns),  cmocka_unit_test(bad_neighbours),
-                                       cmocka_unit_test(many_lengths),      cmocka_unit_test(answers_sent_back),
-                                       cmocka_unit_test(cancelled_prompts), cmocka_unit_test(strings_of_clients)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(schema_answers),    cmocka_unit_test(stop_fields),       cmocka_unit_test(length_fields),
+        cmocka_unit_test(other_fields),      cmocka_unit_test(form_fields),       cmocka_unit_test(hostile_patterns),
+        cmocka_unit_test(bad_neighbours),    cmocka_unit_test(many_lengths),      cmocka_unit_test(answers_sent_back),
+        cmocka_unit_test(cancelled_prompts), cmocka_unit_test(strings_of_clients)};
     return cmocka_run_group_tests_name("reported cases", tests, setup, teardown);
 }
