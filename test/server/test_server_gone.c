@@ -18,6 +18,7 @@
 #define ANSWERS_MIN 10 // of the witnesses
 
 static int n_leave = N_MAX;
+static bool is_short; // a sanitizer's server, a hundred times as slow
 
 enum state { WAITS, PROMPT, STREAM, WHOLE, N_STATES };
 static const char *const state_names[N_STATES] = {"waits", "prompt", "stream", "whole answer"};
@@ -78,7 +79,7 @@ static void times_tell(const char *what, double *ms, int n) {
             ms[k - 1] = t;
         }
     int n_late = 0;
-    for (int i = 0; i < n; i++) n_late += ms[i] > FREE_MS;
+    for (int i = 0; i < n; i++) n_late += ms[i] > (is_short ? FREE_MS_MAX : FREE_MS);
     print_message("%s: %d left; free after %.1f ms in the median, %.1f in the 99th percentile, %.1f at most\n", what, n,
                   ms[n / 2], ms[(int)(0.99 * (n - 1))], ms[n - 1]);
     if (n_late > LATE_SHARE * n + 1)
@@ -97,7 +98,7 @@ static void one_leaves(const struct served *s, enum state state, int number, dou
             mem_free(body);
             while (load_of(s).running < 1) clock_sleep_ns(500000);
         }
-        char *body = body_make(state == PROMPT ? 1500 : 3, number, more[state]);
+        char *body = body_make(state == PROMPT ? is_short ? 60 : 1500 : 3, number, more[state]);
         int fd = ask_begin(s, body);
         mem_free(body);
         bool seen = false;
@@ -209,7 +210,7 @@ static void others_say_the_same(void **arg) {
         mem_free(w[i].alone);
     }
     print_message("%d left beside %d answers\n", n_left, n);
-    assert_true(n >= ANSWERS_MIN);
+    assert_true(n >= (is_short ? 1 : ANSWERS_MIN));
     assert_int_equal(server_stop(&s), 0);
 }
 
@@ -269,7 +270,8 @@ static void models_are_let_go(void **arg) {
 }
 
 int main(void) {
-    if (getenv("TERN_TEST_SHORT")) n_leave = 20;
+    is_short = getenv("TERN_TEST_SHORT") != NULL;
+    if (is_short) n_leave = 20;
     const struct CMUnitTest tests[] = {cmocka_unit_test(places_are_free), cmocka_unit_test(others_say_the_same),
                                        cmocka_unit_test(models_are_let_go)};
     return cmocka_run_group_tests_name("clients that leave", tests, NULL, NULL);
