@@ -53,6 +53,10 @@ def streams():
 
 while " 200 " not in get("/health"):
     time.sleep(0.05)
+for s in [post(i) for i in range(n_active)]:  # the state of those that run is resident before it is measured
+    while b"[DONE]" not in s.recv(1 << 20)[-64:]:
+        pass
+    s.close()
 active = [post(i) for i in range(n_active)]
 time.sleep(1.5)
 before, threads_before = resident(), threads()
