@@ -42,7 +42,7 @@ static void test_fill_and_run(void **state) {
     npu_test_buffers_fill(&want, l, 9);
     struct npu_compiled *c;
     struct npu_binding *bd;
-    struct npu_buffers given = {io.inputs, io.outputs, io.old, io.now};
+    struct npu_buffers given = {.inputs = io.inputs, .outputs = io.outputs, .old = io.old, .now = io.now};
     assert_ok(npu_coreai_backend.compile(b, &c, l, &test_err));
     assert_ok(npu_coreai_backend.bind(c, &bd, &given, &test_err));
     assert_ok(npu_coreai_backend.run(bd, &test_err));

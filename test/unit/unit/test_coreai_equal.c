@@ -158,7 +158,7 @@ static void check_list(struct npu_backend *b, const struct npu_list *l, int call
     struct npu_eval_options o = {.rules = npu_rules_find("coreai-linux")};
     assert_non_null(o.rules);
     npu_test_buffers_init(&io, l);
-    struct npu_buffers given = {io.inputs, io.outputs, io.old, io.now};
+    struct npu_buffers given = {.inputs = io.inputs, .outputs = io.outputs, .old = io.old, .now = io.now};
     assert_ok(npu_coreai_backend.compile(b, &c, l, &test_err));
     assert_ok(npu_coreai_backend.bind(c, &bd, &given, &test_err));
     assert_ok(npu_eval_create(&e, l, &o, &test_err));
