@@ -41,7 +41,7 @@ want_in 'server' out '"session_reused": \[0\.[5-9][0-9]*, 0\.[5-9][0-9]*\]'
 want_in 'server' out '{"streams": 2, .*"arrival_gap_ms": \[[0-9.e+]*, [0-9.e+]*\], "arrival_tps": \['
 want_in 'server' out '"token_wait_ms": \[[0-9.]*\]'
 [ "$(wc -l <"$work/rows.csv")" = 5 ] || fail 'a line of the CSV for each measurement'
-[ "$(awk -F, '{ print NF }' "$work/rows.csv" | sort -u)" = 21 ] || fail 'as many fields in each line'
+[ "$(awk -F, '{ print NF }' "$work/rows.csv" | sort -u)" = 22 ] || fail 'as many fields in each line'
 
 run bench --server 1 -m $pico -t 1 -n 24 -r 1 --turns 0
 want_code 'server alone' 0
