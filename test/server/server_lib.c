@@ -85,6 +85,7 @@ bool server_over(const struct served *s) { return child_is_over(&s->child); }
 
 int server_stop(struct served *s) {
     struct child_result r = {0};
+    assert_true(s->child.pid > 0); // none was started: 0 would signal the tests' own group
     kill(s->child.pid, SIGTERM);
     assert_int_equal(child_wait(&s->child, 40000, &r, NULL), TERN_OK);
     assert_false(r.timed_out);
