@@ -209,6 +209,9 @@ void serve_fault_from(struct serve_fault *f, enum tern_status status, const stru
 void serve_path_hide(struct tern_err *err, const char *path, struct str name);
 // The error object in the family's shape, without what a stream puts around it.
 void serve_fault_put(struct buf *out, const struct serve_fault *f, enum serve_family family);
+// The same as an event of a stream of data lines, in OpenAI's form.
+struct serve_answer;
+void serve_fault_event(struct serve_answer *a, const struct serve_fault *f, struct buf *out);
 void serve_fail(struct net_request *r, const struct serve_fault *f);
 void serve_failf(struct net_request *r, int status, const char *param, const char *code, const char *fmt, ...)
     PRINTF_LIKE(5, 6);
@@ -329,7 +332,6 @@ char *serve_ask_dup(struct serve_ask *a, struct str s);
 
 // ------------------------------------------------------------------------------------------------------- generating
 
-struct serve_answer;
 struct serve_choice {
     struct serve_answer *answer;
     struct tern_job *job;

@@ -173,13 +173,6 @@ static void stream_end(struct serve_answer *a, struct buf *out) {
     buf_puts(out, "data: [DONE]\n\n");
 }
 
-static void stream_fault(struct serve_answer *a, const struct serve_fault *f, struct buf *out) {
-    (void)a;
-    buf_puts(out, "data: ");
-    serve_fault_put(out, f, SERVE_OPENAI);
-    buf_puts(out, "\n\n");
-}
-
 // -------------------------------------------------------------------------------------------------------------- whole
 
 static void choice_put(struct json_writer *w, const struct serve_answer *a, const struct serve_choice *c) {
@@ -239,7 +232,7 @@ static const struct serve_wire wire = {.stream_type = "text/event-stream",
                                        .begin = stream_begin,
                                        .event = on_event,
                                        .end = stream_end,
-                                       .fault = stream_fault,
+                                       .fault = serve_fault_event,
                                        .whole = whole};
 
 void serve_chat(struct serve *s, struct net_request *r) {

@@ -110,6 +110,13 @@ void serve_fault_put(struct buf *out, const struct serve_fault *f, enum serve_fa
     json_write_object_end(&w);
 }
 
+void serve_fault_event(struct serve_answer *a, const struct serve_fault *f, struct buf *out) {
+    (void)a;
+    buf_puts(out, "data: ");
+    serve_fault_put(out, f, SERVE_OPENAI);
+    buf_puts(out, "\n\n");
+}
+
 // The headers that every answer of ours has.
 static int headers_common(const struct net_request *r, struct net_header *headers) {
     const struct serve_call *call = serve_call_of(r);

@@ -191,13 +191,6 @@ static void on_event(struct serve_answer *a, struct serve_choice *c, const struc
 
 static void stream_end(struct serve_answer *a, struct buf *out) { (void)a, (void)out; }
 
-static void stream_fault(struct serve_answer *a, const struct serve_fault *f, struct buf *out) {
-    (void)a;
-    buf_puts(out, "data: ");
-    serve_fault_put(out, f, SERVE_OPENAI);
-    buf_puts(out, "\n\n");
-}
-
 static void whole(struct serve_answer *a, struct buf *out) {
     if (a->n_choices > 1) buf_putc(out, '[');
     for (int i = 0; i < a->n_choices; i++) {
@@ -211,5 +204,5 @@ const struct serve_wire serve_native_wire = {.stream_type = "text/event-stream",
                                              .ping = ": still here\n\n",
                                              .event = on_event,
                                              .end = stream_end,
-                                             .fault = stream_fault,
+                                             .fault = serve_fault_event,
                                              .whole = whole};

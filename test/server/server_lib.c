@@ -415,12 +415,22 @@ struct answer_http chat_ask(const struct served *s, const char *user, const char
     return a;
 }
 
-int post_begin(const struct served *s, const char *body) {
+struct answer_http http_postf(const struct served *s, const char *path, const char *fmt, ...) {
+    static char body[1 << 18];
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(body, sizeof body, fmt, args);
+    va_end(args);
+    assert_in_range(n, 0, sizeof body - 1);
+    return http_post(s, path, body, "");
+}
+
+int post_begin(const struct served *s, const char *path, const char *body) {
     int fd = client_connect(s);
     client_sendf(fd,
-                 "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                 "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                  "Content-Length: %zu\r\n\r\n",
-                 strlen(body));
+                 path, strlen(body));
     client_send(fd, body, strlen(body));
     return fd;
 }

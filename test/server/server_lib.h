@@ -54,6 +54,7 @@ const char *answer_header(const struct answer_http *a, const char *name, char ou
 
 struct answer_http http_get(const struct served *s, const char *path, const char *extra_headers);
 struct answer_http http_post(const struct served *s, const char *path, const char *json, const char *extra_headers);
+struct answer_http http_postf(const struct served *s, const char *path, const char *fmt, ...) PRINTF_LIKE(3, 4);
 // The body as JSON; fails the test when it is none.
 json_t *answer_json(const struct answer_http *a);
 // error.code of an OpenAI error body, and its param, into static storage ("" when null).
@@ -72,7 +73,8 @@ void chat_stream_free(struct chat_stream *c);
 
 // One chat request: a user message and further members, as chat_body() has them.
 struct answer_http chat_ask(const struct served *s, const char *user, const char *extra);
-int post_begin(const struct served *s, const char *body); // the same without waiting for its answer; the socket
+// A body sent and its answer not waited for; the socket.
+int post_begin(const struct served *s, const char *path, const char *body);
 // Of an answer's first choice.
 json_t *choice_of(json_t *j);
 json_t *message_of(json_t *j);

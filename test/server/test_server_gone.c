@@ -41,16 +41,6 @@ static struct load load_of(const struct served *s) {
     return l;
 }
 
-static int ask_begin(const struct served *s, const char *body) {
-    int fd = client_connect(s);
-    client_sendf(fd,
-                 "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                 "Content-Length: %zu\r\n\r\n",
-                 strlen(body));
-    client_send(fd, body, strlen(body));
-    return fd;
-}
-
 // A text of n words that no other number gives.
 static char *body_make(int n, int number, const char *more) {
     struct buf b;
@@ -94,12 +84,12 @@ static void one_leaves(const struct served *s, enum state state, int number, dou
         if (state == WAITS && before.running == 0) { // the one that had the place is through
             if (*holder >= 0) client_close(*holder);
             char *body = body_make(3, 9000 + number, ", \"stream\": true");
-            *holder = ask_begin(s, body);
+            *holder = post_begin(s, "/v1/completions", body);
             mem_free(body);
             while (load_of(s).running < 1) clock_sleep_ns(500000);
         }
         char *body = body_make(state == PROMPT ? is_short ? 60 : 1500 : 3, number, more[state]);
-        int fd = ask_begin(s, body);
+        int fd = post_begin(s, "/v1/completions", body);
         mem_free(body);
         bool seen = false;
         for (int look = 0; look < 300 && !seen; look++) {
@@ -193,7 +183,7 @@ static void others_say_the_same(void **arg) {
     for (int i = 0; i < n_leave || (atomic_load(&w[0].n) < ANSWERS_MIN && i < n_leave * 20); i++) {
         char *body = body_make(i % 4 == 1 ? 900 : 3, i, i % 2 ? ", \"stream\": true" : "");
         int fds[3], n_at_once = 1 + i % 3; // some of them wait
-        for (int k = 0; k < n_at_once; k++) fds[k] = ask_begin(&s, body);
+        for (int k = 0; k < n_at_once; k++) fds[k] = post_begin(&s, "/v1/completions", body);
         mem_free(body);
         seed = seed * 1664525u + 1013904223u;
         clock_sleep_ns((seed >> 16) % 80 * 100000u); // 0 to 8 ms
@@ -246,7 +236,8 @@ static void models_are_let_go(void **arg) {
     for (int i = 0; i < n; i++) {
         static const char *const bodies[] = {"{\"model\": \"other\", \"prompt\": \"a\", \"max_tokens\": 2}",
                                              "{\"model\": \"script-lfm2\", \"prompt\": \"a\", \"max_tokens\": 2}"};
-        int fds[2] = {ask_begin(&s, bodies[i % 2]), ask_begin(&s, bodies[i % 2])};
+        int fds[2] = {post_begin(&s, "/v1/completions", bodies[i % 2]),
+                      post_begin(&s, "/v1/completions", bodies[i % 2])};
         seed = seed * 1664525u + 1013904223u;
         clock_sleep_ns((seed >> 16) % 60 * 100000u); // 0 to 6 ms
         for (int k = 0; k < 2; k++) client_close(fds[k]);

@@ -50,7 +50,7 @@ static void client_gone_frees(void **state) {
         double gone = metric_of(&server, "tern_clients_gone_total");
         char *body = chat_body("s20", stream ? ", \"stream\": true, \"ignore_eos\": true" : ", \"ignore_eos\": true");
         int fds[6]; // two more than run together
-        for (int i = 0; i < 6; i++) fds[i] = post_begin(&server, body);
+        for (int i = 0; i < 6; i++) fds[i] = post_begin(&server, "/v1/chat/completions", body);
         clock_sleep_ns(60000000);
         for (int i = 0; i < 6; i++) client_close(fds[i]);
         double ms = idle_after(&server, 3000);
@@ -69,7 +69,7 @@ static void many_that_leave(void **state) {
     for (int i = 0; i < n; i++) {
         static const char *const names[] = {"s01", "s20", "s21", "s40"};
         char *body = chat_body(names[i % 4], i % 3 ? ", \"stream\": true" : "");
-        int fd = post_begin(&server, body);
+        int fd = post_begin(&server, "/v1/chat/completions", body);
         seed = seed * 1664525u + 1013904223u;
         clock_sleep_ns((seed >> 16) % 12 * 1000000u);
         client_close(fd);
@@ -109,14 +109,15 @@ static void streams_together_are_exact(void **state) {
         char extra[64];
         snprintf(extra, sizeof extra, ", \"stream\": true%s", i % 5 == 4 ? ", \"max_tokens\": 3" : "");
         char *body = chat_body(names[i % 8], extra);
-        fds[i] = post_begin(&server, body);
+        fds[i] = post_begin(&server, "/v1/chat/completions", body);
         mem_free(body);
         if (i % 6 == 3) { // bad neighbours
             struct answer_http a =
                 http_post(&server, "/v1/chat/completions", "{\"messages\": [{\"role\": \"user\"", "");
             bad += a.status == 400;
             answer_free(&a);
-            int fd = post_begin(&server, "{\"messages\": [{\"role\": \"user\", \"content\": \"s20\"}]}");
+            int fd = post_begin(&server, "/v1/chat/completions",
+                                "{\"messages\": [{\"role\": \"user\", \"content\": \"s20\"}]}");
             client_close(fd);
         }
     }
@@ -144,7 +145,7 @@ static void idle_streams_are_cheap(void **state) {
     static int fds[N];
     double rss = metric_of(&server, "tern_resident_bytes");
     char *body = chat_body("s20", ", \"stream\": true, \"ignore_eos\": true");
-    for (int i = 0; i < N; i++) fds[i] = post_begin(&server, body);
+    for (int i = 0; i < N; i++) fds[i] = post_begin(&server, "/v1/chat/completions", body);
     mem_free(body);
     uint64_t until = clock_ns() + 20000000000u;
     while (metric_of(&server, "tern_http_streams") < N - 20 && clock_ns() < until) clock_sleep_ns(10000000);
@@ -168,10 +169,10 @@ static void queue_full_is_told(void **state) {
     server_start(&small, (const char *const[]){"-m", SCRIPT_MODEL, "--streams", "1", "--queue", "1", "--key-jobs", "2",
                                                "--log", "none", NULL});
     char *body = chat_body("s20", ", \"stream\": true, \"ignore_eos\": true");
-    int first = post_begin(&small, body);
+    int first = post_begin(&small, "/v1/chat/completions", body);
     uint64_t until = clock_ns() + 10000000000u;
     while (metric_of(&small, "tern_requests_running") < 1 && clock_ns() < until) clock_sleep_ns(2000000);
-    int second = post_begin(&small, body);
+    int second = post_begin(&small, "/v1/chat/completions", body);
     while (metric_of(&small, "tern_requests_waiting") < 1 && clock_ns() < until) clock_sleep_ns(2000000);
     struct answer_http a = http_post(&small, "/v1/chat/completions", body, "");
     char text[512];
@@ -227,7 +228,7 @@ static void drain_ends_streams(void **state) {
     struct served s;
     server_start(&s, (const char *const[]){"-m", SCRIPT_MODEL, "--drain", "1", "--log", "none", NULL});
     char *endless = chat_body("s20", ", \"stream\": true, \"ignore_eos\": true, \"logit_bias\": {\"7\": -100}");
-    int fd = post_begin(&s, endless);
+    int fd = post_begin(&s, "/v1/chat/completions", endless);
     uint64_t until = clock_ns() + 10000000000u;
     while (metric_of(&s, "tern_requests_running") < 1 && clock_ns() < until) clock_sleep_ns(2000000);
     uint64_t start = clock_ns();
@@ -255,7 +256,7 @@ static void second_signal_is_at_once(void **state) {
     server_start(&s, (const char *const[]){"-m", SCRIPT_MODEL, "--drain", "30", "--log", "none", NULL});
     char *endless = chat_body("s20", ", \"stream\": true, \"ignore_eos\": true, \"n\": 8");
     int fds[8];
-    for (int i = 0; i < 8; i++) fds[i] = post_begin(&s, endless);
+    for (int i = 0; i < 8; i++) fds[i] = post_begin(&s, "/v1/chat/completions", endless);
     uint64_t until = clock_ns() + 10000000000u;
     while (metric_of(&s, "tern_requests_running") < 1 && clock_ns() < until) clock_sleep_ns(2000000);
     server_signal(&s, SIGTERM);

@@ -27,15 +27,6 @@ static int teardown(void **state) {
     return server_stop(&server);
 }
 
-static struct answer_http postf(const char *path, const char *fmt, ...) PRINTF_LIKE(2, 3);
-static struct answer_http postf(const char *path, const char *fmt, ...) {
-    static char body[1 << 16];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(body, sizeof body, fmt, args);
-    va_end(args);
-    return http_post(&server, path, body, "");
-}
 static json_t *json_of(const char *path, const char *body) {
     struct answer_http a = http_post(&server, path, body, "");
     if (a.status != 200) fail_msg("%s %s: %d %s", path, body, a.status, a.body);
@@ -307,8 +298,9 @@ static void fields_are_checked(void **state) {
         for (int bad = 0; bad < 2; bad++) {
             const char *value = bad ? rows[i].bad : rows[i].good;
             if (!value) continue;
-            struct answer_http a = postf("/completion", "{\"prompt\": \"x\", \"%s\": %s%s}", rows[i].field, value,
-                                         strcmp(rows[i].field, "n_predict") == 0 ? "" : ", \"n_predict\": 2");
+            struct answer_http a =
+                http_postf(&server, "/completion", "{\"prompt\": \"x\", \"%s\": %s%s}", rows[i].field, value,
+                           strcmp(rows[i].field, "n_predict") == 0 ? "" : ", \"n_predict\": 2");
             if (a.status != (bad ? 400 : 200)) fail_msg("%s %s: %d %s", rows[i].field, value, a.status, a.body);
             if (bad && strncmp(answer_error(&a, "param"), rows[i].field, strlen(rows[i].field)) != 0)
                 fail_msg("%s %s: %s", rows[i].field, value, a.body);

@@ -348,7 +348,7 @@ static void slot_is_free_soon(void **state) {
     for (int streamed = 0; streamed < 2; streamed++) {
         const double gone = metric_of(&server, "tern_clients_gone_total");
         char *body = chat_body("s20", streamed ? ", \"stream\": true, \"ignore_eos\": true" : ", \"ignore_eos\": true");
-        const int fd = post_begin(&server, body);
+        const int fd = post_begin(&server, "/v1/chat/completions", body);
         const uint64_t until = clock_ns() + 10000000000u;
         while (metric_of(&server, "tern_requests_running") < 1 && clock_ns() < until) clock_sleep_ns(1000000);
         const uint64_t start = clock_ns();

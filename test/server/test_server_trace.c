@@ -34,12 +34,7 @@ static char *kind_body(int kind) {
 
 static int kind_post(const struct served *s, int kind) {
     char *body = kind_body(kind);
-    int fd = client_connect(s);
-    client_sendf(fd,
-                 "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                 "Content-Length: %zu\r\n\r\n",
-                 strlen(body));
-    client_send(fd, body, strlen(body));
+    int fd = post_begin(s, "/v1/chat/completions", body);
     mem_free(body);
     return fd;
 }

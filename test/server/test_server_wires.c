@@ -24,16 +24,6 @@ static int teardown(void **state) {
     return server_stop(&server);
 }
 
-static struct answer_http postf(const char *path, const char *fmt, ...) PRINTF_LIKE(2, 3);
-static struct answer_http postf(const char *path, const char *fmt, ...) {
-    static char body[1 << 18];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(body, sizeof body, fmt, args);
-    va_end(args);
-    return http_post(&server, path, body, "");
-}
-
 // What an answer says, whatever its format.
 struct said {
     struct buf text, thoughts, calls; // calls: name and arguments, sorted keys
@@ -97,9 +87,9 @@ static void same_said(const char *format, const char *script, struct said *a, st
 // ------------------------------------------------------------------------------------------------------ chat: the norm
 
 static struct said chat_said(const char *user) {
-    struct answer_http a =
-        postf("/v1/chat/completions",
-              "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}],\"max_tokens\":60,\"tools\":%s}", user, tools);
+    struct answer_http a = http_postf(
+        &server, "/v1/chat/completions",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}],\"max_tokens\":60,\"tools\":%s}", user, tools);
     json_t *j = answer_json(&a), *message = json_at(j, "choices.0.message"), *call;
     struct said s;
     size_t i;
@@ -136,10 +126,10 @@ static char *anthropic_tools(void) {
 
 static struct answer_http anthropic_ask(const char *user, bool stream) {
     char *t = anthropic_tools();
-    struct answer_http a = postf("/v1/messages",
-                                 "{\"model\":\"script-lfm2\",\"max_tokens\":60,\"stream\":%s,\"tools\":%s,"
-                                 "\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}",
-                                 stream ? "true" : "false", t, user);
+    struct answer_http a = http_postf(&server, "/v1/messages",
+                                      "{\"model\":\"script-lfm2\",\"max_tokens\":60,\"stream\":%s,\"tools\":%s,"
+                                      "\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}",
+                                      stream ? "true" : "false", t, user);
     free(t);
     return a;
 }
@@ -252,10 +242,10 @@ static char *responses_tools(void) {
 
 static struct answer_http responses_ask(const char *user, bool stream) {
     char *t = responses_tools();
-    struct answer_http a = postf("/v1/responses",
-                                 "{\"model\":\"script-lfm2\",\"max_output_tokens\":60,\"stream\":%s,\"tools\":%s,"
-                                 "\"input\":\"%s\"}",
-                                 stream ? "true" : "false", t, user);
+    struct answer_http a = http_postf(&server, "/v1/responses",
+                                      "{\"model\":\"script-lfm2\",\"max_output_tokens\":60,\"stream\":%s,\"tools\":%s,"
+                                      "\"input\":\"%s\"}",
+                                      stream ? "true" : "false", t, user);
     free(t);
     return a;
 }
@@ -368,10 +358,11 @@ static void ollama_event(void *arg, json_t *j, const char *event) {
 }
 
 static struct said ollama_said(const char *user, bool stream) {
-    struct answer_http a = postf("/api/chat",
-                                 "{\"model\":\"script-lfm2:latest\",\"options\":{\"num_predict\":60},%s\"tools\":%s,"
-                                 "\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}",
-                                 stream ? "" : "\"stream\":false,", tools, user);
+    struct answer_http a =
+        http_postf(&server, "/api/chat",
+                   "{\"model\":\"script-lfm2:latest\",\"options\":{\"num_predict\":60},%s\"tools\":%s,"
+                   "\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}",
+                   stream ? "" : "\"stream\":false,", tools, user);
     struct ollama_stream t = {0};
     char type[512];
     said_init(&t.s);
@@ -464,7 +455,7 @@ static void conversations(void **state) {
     static const char *const counts[] = {"usage.prompt_tokens", NULL, "usage.input_tokens", "prompt_eval_count"};
     int64_t norm = 0;
     for (size_t i = 0; i < ARRAY_LEN(bodies); i++) {
-        struct answer_http a = postf(bodies[i][0], "%s", bodies[i][1]);
+        struct answer_http a = http_postf(&server, bodies[i][0], "%s", bodies[i][1]);
         if (a.status != 200) fail_msg("%s: %s", bodies[i][0], a.body);
         json_t *j = answer_json(&a);
         int64_t n = counts[i] ? json_integer_value(json_at(j, counts[i]))
@@ -475,7 +466,7 @@ static void conversations(void **state) {
         json_decref(j);
         answer_free(&a);
     }
-    struct answer_http a = postf("/v1/messages/count_tokens", "%s", bodies[1][1]);
+    struct answer_http a = http_postf(&server, "/v1/messages/count_tokens", "%s", bodies[1][1]);
     json_t *j = answer_json(&a);
     assert_int_equal(json_integer_value(json_at(j, "input_tokens")), norm);
     json_decref(j);
@@ -484,16 +475,17 @@ static void conversations(void **state) {
 
 static void stop_texts(void **state) {
     (void)state;
-    struct answer_http a = postf("/v1/messages", "{\"max_tokens\":9,\"stop_sequences\":[\"zz\",\"wor\"],\"messages\":"
-                                                 "[{\"role\":\"user\",\"content\":\"s01\"}]}");
+    struct answer_http a = http_postf(&server, "/v1/messages",
+                                      "{\"max_tokens\":9,\"stop_sequences\":[\"zz\",\"wor\"],\"messages\":"
+                                      "[{\"role\":\"user\",\"content\":\"s01\"}]}");
     json_t *j = answer_json(&a);
     assert_string_equal(json_text_at(j, "stop_reason"), "stop_sequence");
     assert_string_equal(json_text_at(j, "stop_sequence"), "wor");
     assert_string_equal(json_text_at(j, "content.0.text"), "Hello, ");
     json_decref(j);
     answer_free(&a);
-    a = postf("/api/generate",
-              "{\"model\":\"other\",\"stream\":false,\"prompt\":\"s01\",\"options\":{\"stop\":[\"wor\"]}}");
+    a = http_postf(&server, "/api/generate",
+                   "{\"model\":\"other\",\"stream\":false,\"prompt\":\"s01\",\"options\":{\"stop\":[\"wor\"]}}");
     j = answer_json(&a);
     assert_string_equal(json_text_at(j, "response"), "Hello, ");
     json_decref(j);
@@ -562,7 +554,7 @@ static const struct {
 static void refusals(void **state) {
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
-        struct answer_http a = postf(refused[i].path, "%s", refused[i].body);
+        struct answer_http a = http_postf(&server, refused[i].path, "%s", refused[i].body);
         json_t *j = json_loads(a.body, 0, NULL);
         const bool anthropic = strstr(refused[i].path, "messages") != NULL,
                    ollama = strstr(refused[i].path, "/api/") != NULL;
@@ -578,8 +570,9 @@ static void refusals(void **state) {
 static void ollama_extras(void **state) {
     (void)state;
     struct answer_http n =
-        postf("/api/chat", "{\"model\":\"other\",\"stream\":false,\"tools\":[ ],\"format\":{\"enum\":[\"s\"]},"
-                           "\"messages\":[{\"role\":\"user\",\"content\":\"s01\"}]}");
+        http_postf(&server, "/api/chat",
+                   "{\"model\":\"other\",\"stream\":false,\"tools\":[ ],\"format\":{\"enum\":[\"s\"]},"
+                   "\"messages\":[{\"role\":\"user\",\"content\":\"s01\"}]}");
     json_t *said = answer_json(&n);
     assert_int_equal(n.status, 200); // an empty list of tools leaves room for a format
     assert_string_equal(json_text_at(said, "message.content"), "\"s\"");
@@ -592,20 +585,20 @@ static void ollama_extras(void **state) {
     assert_string_equal(json_text_at(j, "models.1.model"), "other:latest");
     json_decref(j);
     answer_free(&a);
-    a = postf("/api/chat", "{\"model\":\"other\"}"); // loads a model, as Ollama's clients ask for it
+    a = http_postf(&server, "/api/chat", "{\"model\":\"other\"}"); // loads a model, as Ollama's clients ask for it
     j = answer_json(&a);
     assert_string_equal(json_text_at(j, "done_reason"), "load");
     json_decref(j);
     answer_free(&a);
-    a = postf("/api/show", "{\"name\":\"other\"}");
+    a = http_postf(&server, "/api/show", "{\"name\":\"other\"}");
     j = answer_json(&a);
     assert_string_equal(json_text_at(j, "model_info.general.architecture"), ""); // one key with a dot in it
     assert_string_equal(json_string_value(json_object_get(json_at(j, "model_info"), "general.architecture")), "lfm2");
     assert_string_equal(json_text_at(j, "capabilities.0"), "completion");
     json_decref(j);
     answer_free(&a);
-    a = postf(
-        "/api/generate",
+    a = http_postf(
+        &server, "/api/generate",
         "{\"model\":\"other\",\"raw\":true,\"stream\":false,\"prompt\":\"Once\",\"options\":{\"num_predict\":2}}");
     j = answer_json(&a);
     assert_int_equal(json_integer_value(json_at(j, "eval_count")), 2);
