@@ -1,7 +1,7 @@
 // The options about the model and about sampling that several commands share, and opening the engine with them.
 #include "base/base.h"
 #include "app.h"
-#include "store.h"
+#include "app/store/store.h"
 
 #include <stdio.h>
 

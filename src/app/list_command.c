@@ -2,7 +2,7 @@
 // header; weights are not read.
 #include "base/base.h"
 #include "model/model.h"
-#include "store.h"
+#include "app/store/store.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 // tern rm: a model out of the Hugging Face cache.
 #include "base/base.h"
-#include "store.h"
+#include "app/store/store.h"
 
 static int rm_main(const struct command *c, int argc, char **argv) {
     bool whole = false, dry = false, json = false;

@@ -10,7 +10,7 @@ static const struct {
     const char *method, *path;
 } routes[] = {
 #define ROUTE(method, path, handler, family, flags) {method, path},
-#include "../../src/app/serve_routes.inc"
+#include "../../src/app/serve/serve_routes.inc"
 #undef ROUTE
 };
 

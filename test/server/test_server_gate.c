@@ -218,7 +218,7 @@ static void keys(void **state) {
         const char *method, *path;
     } routes[] = {
 #define ROUTE(method, path, handler, family, flags) {method, path},
-#include "../../src/app/serve_routes.inc"
+#include "../../src/app/serve/serve_routes.inc"
 #undef ROUTE
     };
     int n_open = 0;
