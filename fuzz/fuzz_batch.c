@@ -1,7 +1,7 @@
 // Lines of `tern batch`: requests and results. What is read as a request keeps its bounds, and the result written for
 // it is one line that reads back as its own; what is refused has a message.
 #include "base/base.h"
-#include "app/batch.h"
+#include "app/batch/batch.h"
 
 static void request_try(struct str line) {
     struct batch_request r;

@@ -1,7 +1,7 @@
 // Fuzz target: what `tern bench --peers` reads. The first byte says as what: the manifest, a file of runs, or a peer's
 // output. A manifest that is taken gives a command for every peer and model, and a grid; runs that are taken are of it.
 #include "base/base.h"
-#include "app/bench_grid.h"
+#include "app/bench/bench_grid.h"
 
 static void manifest_try(struct str text) {
     static struct manifest m;

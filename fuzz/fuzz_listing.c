@@ -1,7 +1,7 @@
 // A hub's listing of a repository: whatever the bytes, names stay inside the repository, digests are hexadecimal, and
 // what is chosen is there.
 #include "base/base.h"
-#include "app/pull.h"
+#include "app/pull/pull.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

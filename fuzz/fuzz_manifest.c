@@ -1,6 +1,6 @@
 // Ollama's manifests: whatever the bytes, a digest that comes out is the name of a blob and nothing else.
 #include "base/base.h"
-#include "app/store.h"
+#include "app/store/store.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -1,7 +1,7 @@
 // Bodies of requests to `tern serve`: the first byte picks a prefix for names, the rest is read by a table that holds
 // every kind of field. What is kept lies inside its bounds; what is refused has a fault with a message.
 #include "base/base.h"
-#include "app/serve.h"
+#include "app/serve/serve.h"
 
 static const struct serve_field fields[] = {SERVE_FIELD("model", SERVE_FIELD_STR, model, 0, 0),
                                             SERVE_FIELD("messages", SERVE_FIELD_RAW, messages, 0, 0),

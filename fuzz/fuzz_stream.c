@@ -1,7 +1,7 @@
 // Streamed answers of other engines: the first byte chooses whose, the rest comes in pieces. What is taken is text
 // within its limit, and the cuts change nothing.
 #include "base/base.h"
-#include "app/compare.h"
+#include "app/compare/compare.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,9 +1,9 @@
 // Requests of the formats beside OpenAI's chat: whatever the bytes, they are refused with a reason, or become messages
 // that the engine's own reader takes for JSON. The first byte says which format.
 #include "base/base.h"
-#include "app/serve_anthropic.h"
-#include "app/serve_ollama.h"
-#include "app/serve_responses.h"
+#include "app/serve/serve_anthropic.h"
+#include "app/serve/serve_ollama.h"
+#include "app/serve/serve_responses.h"
 #include "text/text.h"
 
 static void list_check(struct str raw, const char *what) {

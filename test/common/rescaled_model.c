@@ -1,7 +1,7 @@
 // See rescaled_model.h. The tensors of the opened model are changed in place and written by the program's own writer.
 #include "rescaled_model.h"
 #include <math.h>
-#include "app/quantize.h"
+#include "app/quantize/quantize.h"
 #include "op/op.h"
 
 #define UP_MIN 9 // values of pico's layers lie at 6 to 430: beyond fp16 and the engines' cliff from here on

@@ -2,7 +2,7 @@
 #include "base/base.h"
 #include <setjmp.h>
 #include <cmocka.h>
-#include "app/bench_grid.h"
+#include "app/bench/bench_grid.h"
 
 static struct manifest m;
 static struct grid g;

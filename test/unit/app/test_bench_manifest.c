@@ -3,7 +3,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <cmocka.h>
-#include "app/bench_manifest.h"
+#include "app/bench/bench_manifest.h"
 
 static const char sound[] =
     "{\"models\": [{\"name\": \"m\", \"format\": \"Q4_0\", \"file\": \"m-q4.gguf\"},"

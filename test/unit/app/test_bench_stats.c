@@ -3,7 +3,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <cmocka.h>
-#include "app/bench_stats.h"
+#include "app/bench/bench_stats.h"
 
 #define NEAR(a, b) assert_true(fabs((a) - (b)) < 1e-12)
 

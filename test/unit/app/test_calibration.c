@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <cmocka.h>
-#include "app/study_fidelity.h"
+#include "app/study/study_fidelity.h"
 #include "../../common/rescaled_model.h"
 
 #define SEED 7

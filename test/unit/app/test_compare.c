@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <math.h>
-#include "app/compare.h"
+#include "app/compare/compare.h"
 
 static enum tern_status read_all(enum compare_dialect d, struct str text, size_t piece, struct compare_answer *a,
                                  struct tern_err *err) {

@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include <cmocka.h>
-#include "app/study_formats.h"
+#include "app/study/study_formats.h"
 
 static struct tern_engine *text;
 static struct prompt_set set;

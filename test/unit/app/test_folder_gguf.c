@@ -2,7 +2,7 @@
 // hold its values (F32; BF16 of BF16 folders), and what it quantises is what it makes of its own F32 file. llama's q
 // and k change the order of their rows, so its scores are summed in another order: close, not equal.
 #include "base/base.h"
-#include "app/quantize.h"
+#include "app/quantize/quantize.h"
 #include "../../vector/model_runner.h"
 
 #include <math.h>

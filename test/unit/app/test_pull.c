@@ -3,7 +3,7 @@
 #include <setjmp.h>
 #include <stdio.h>
 #include <cmocka.h>
-#include "app/pull.h"
+#include "app/pull/pull.h"
 
 static void name_is(const char *name, const char *id, const char *tag) {
     struct str i, t;

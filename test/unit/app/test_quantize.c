@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include "app/quantize.h"
+#include "app/quantize/quantize.h"
 #include "op/op.h"
 
 static char folder[256];

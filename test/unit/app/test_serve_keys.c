@@ -5,7 +5,7 @@
 #include <setjmp.h>
 #include <stdlib.h>
 #include <cmocka.h>
-#include "app/serve.h"
+#include "app/serve/serve.h"
 
 enum { LEN = SERVE_KEY_BYTES_MAX, SAMPLES = 12000 };
 
