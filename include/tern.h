@@ -338,6 +338,9 @@ struct tern_request_options {
     const struct tern_constraint *constraint; // NULL: none; borrowed until the request is freed
     enum tern_draft draft;                    // never changes the text. TERN_DRAFT_AUTO needs an engine opened with it
     int draft_max;                            // 0: the engine's
+    // The prompt's tokens are scored too, with n_logprobs alternatives each: tern_request_prompt_logprobs(). All of the
+    // prompt is computed, whatever is known of it.
+    bool prompt_logprobs;
 };
 TERN_API void tern_request_options_default(struct tern_request_options *o);
 
@@ -402,6 +405,10 @@ struct tern_event {
     enum tern_finish finish; // done
     struct tern_usage usage; // done; of progress only n_cached
 };
+// With prompt_logprobs, once a text or DONE came: the log-probability of token i of the prompt given those before it (NaN
+// for the first), and in out[1 … n_logprobs] the likeliest in its place (id -1: none). out: [1 + n_logprobs]; the bytes
+// live as long as the engine. False: the prompt has no token i, or was not scored.
+TERN_API bool tern_request_prompt_logprobs(const struct tern_request *r, size_t i, struct tern_logprob *out);
 // Works until there is something to tell. After DONE: TERN_INVALID_ARGUMENT.
 TERN_API enum tern_status tern_request_next(struct tern_request *r, struct tern_event *event, struct tern_err *err);
 // Ids produced so far (borrowed; the end token included).
@@ -480,6 +487,7 @@ enum tern_job_phase { TERN_JOB_QUEUED, TERN_JOB_PROMPT, TERN_JOB_ANSWER, TERN_JO
 TERN_API enum tern_job_phase tern_job_state(const struct tern_job *j, int *queue_place);
 // Ids of the answer once DONE has been pulled (borrowed until the job is freed; the end token included); before: none.
 TERN_API const int32_t *tern_job_ids(const struct tern_job *j, size_t *n);
+TERN_API bool tern_job_prompt_logprobs(const struct tern_job *j, size_t i, struct tern_logprob *out); // as of requests
 
 struct tern_service_info {
     int n_streams, n_running, n_waiting;

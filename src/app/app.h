@@ -44,6 +44,8 @@ int opts_set(const struct command *c, const struct opt *const *tables, const cha
 int name_distance(struct str a, struct str b);
 // The name of the command or option that was probably meant; NULL: none is near.
 const char *name_nearest(const char *given, const char *(*nth)(const void *arg, int i), const void *arg);
+// The option that is named most like it, without its dashes; NULL: none is near.
+const struct opt *opt_nearest(const struct opt *const *tables, const char *name);
 // One line on stderr: "tern run: message" and where to look; returns EXIT_USAGE.
 int usage_error(const struct command *c, const char *fmt, ...) PRINTF_LIKE(2, 3);
 

@@ -77,14 +77,10 @@ static enum term_event message_read(struct term *t, struct buf *line) {
 
 // $TERN_HISTORY, or $XDG_STATE_HOME/tern/chat_history, else ~/.local/state/tern/chat_history; NULL: none.
 static const char *history_path(const struct chat *c, struct buf *path) {
-    const char *given = env_get("TERN_HISTORY"), *state = env_get("XDG_STATE_HOME"), *home = env_get("HOME");
+    const char *given = env_get("TERN_HISTORY");
+    char kept[4096];
     if (c->no_history || (given && strcmp(given, "off") == 0)) return NULL;
-    if (given)
-        buf_puts(path, given);
-    else if (state && state[0] == '/') // the XDG rules have relative paths ignored
-        buf_putf(path, "%s/tern/chat_history", state);
-    else if (home && home[0] == '/')
-        buf_putf(path, "%s/.local/state/tern/chat_history", home);
+    buf_puts(path, given ? given : os_user_dir(OS_USER_STATE, "tern/chat_history", kept, sizeof kept));
     return path->len > 0 && !path->failed ? path->data : NULL;
 }
 
@@ -185,10 +181,11 @@ static int chat_main(const struct command *command, int argc, char **argv) {
     return code;
 }
 
-const struct command command_chat = {"chat", "", "talk with a model",
-                                     "Ctrl-C stops an answer, Ctrl-D ends, up-arrow and Ctrl-R find earlier messages,\n"
-                                     "/help lists commands. Piped input is one message. Keys are libedit's and those\n"
-                                     "of ~/.editrc. Messages typed are kept in $XDG_STATE_HOME/tern/chat_history\n"
-                                     "(~/.local/state; TERN_HISTORY names another file), readable for you alone; one\n"
-                                     "that begins with a blank is not.",
-                                     chat_main};
+const struct command command_chat = {
+    "chat", "", "talk with a model",
+    "Ctrl-C stops an answer, Ctrl-D ends the chat (typed during an answer: behind it).\n"
+    "Up-arrow and Ctrl-R find earlier messages, /help lists commands. Piped input is one message.\n"
+    "Keys are libedit's and those of ~/.editrc. Messages typed are kept in $XDG_STATE_HOME/tern/chat_history\n"
+    "(~/.local/state; TERN_HISTORY names another file), readable for you alone; one\n"
+    "that begins with a blank is not.",
+    chat_main};

@@ -125,6 +125,14 @@ static const char *opt_nth(const void *arg, int i) {
     return NULL;
 }
 
+const struct opt *opt_nearest(const struct opt *const *tables, const char *name) {
+    const char *near = name_nearest(name, opt_nth, tables);
+    for (; near && *tables; tables++)
+        for (const struct opt *o = *tables; o->name; o++)
+            if (o->name + 2 == near) return o;
+    return NULL;
+}
+
 static int opt_unknown(const struct command *c, const struct opt *const *tables, const char *arg) {
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)MIN(strcspn(arg, "="), sizeof name - 1), arg);

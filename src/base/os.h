@@ -78,8 +78,12 @@ void os_unlock(int fd);
 uint64_t os_disk_free(const char *path); // bytes; UINT64_MAX when unknown
 
 const char *env_get(const char *name); // NULL when unset or empty
-// $XDG_CACHE_HOME/tern, else $HOME/.cache/tern, else "" (no cache possible); into out.
-const char *os_cache_dir(char *out, size_t cap);
+const char *env_nth(int i);            // "NAME=value" of each variable that is set; NULL after the last
+// $XDG_CACHE_HOME/name, else $HOME/.cache/name; XDG_STATE_HOME and .local/state, XDG_CONFIG_HOME and .config. "" when
+// neither is set, or there is no room: nothing can be kept there. Into out.
+enum os_user_dir { OS_USER_CACHE, OS_USER_STATE, OS_USER_CONFIG };
+const char *os_user_dir(enum os_user_dir which, const char *name, char *out, size_t cap);
+const char *os_cache_dir(char *out, size_t cap); // "tern" of the cache
 // What this machine is, for keys of what was measured on it: the processor ("Apple M4 Pro"), and the system with its
 // version ("Linux 6.8", "macOS 26.1"). Never empty.
 void os_chip_name(char *out, size_t cap);

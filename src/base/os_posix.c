@@ -8,6 +8,7 @@
 #include <locale.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -16,7 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 #ifdef __APPLE__
+#include <crt_externs.h>
 #include <xlocale.h>
+#define environ (*_NSGetEnviron()) // a library has no other way to it there
 #endif
 
 #define HUGE_PAGE ((size_t)2 << 20) // x86-64 and arm64 with 4 KiB pages
@@ -55,25 +58,27 @@ const char *env_get(const char *name) {
     return v && v[0] ? v : NULL;
 }
 
-const char *os_cache_dir(char *out, size_t cap) {
-    const char *xdg = env_get("XDG_CACHE_HOME"), *home = env_get("HOME");
-    struct str base = {0}, tail = {0};
-    if (xdg && xdg[0] == '/') { // the XDG rules have relative paths ignored
-        base = str_from(xdg);
-        tail = STR("/tern");
-    } else if (home && home[0] == '/') {
-        base = str_from(home);
-        tail = STR("/.cache/tern");
-    }
-    while (base.len > 0 && base.data[base.len - 1] == '/') base.len--;
+const char *env_nth(int i) { return environ[i]; }
+
+const char *os_user_dir(enum os_user_dir which, const char *name, char *out, size_t cap) {
+    static const struct {
+        const char *variable, *below_home;
+    } dirs[] = {[OS_USER_CACHE] = {"XDG_CACHE_HOME", "/.cache"},
+                [OS_USER_STATE] = {"XDG_STATE_HOME", "/.local/state"},
+                [OS_USER_CONFIG] = {"XDG_CONFIG_HOME", "/.config"}};
+    const char *xdg = env_get(dirs[which].variable), *home = env_get("HOME");
     if (cap == 0) return "";
     out[0] = 0;
-    if (tail.len == 0 || base.len + tail.len + 1 > cap) return out;
-    if (base.len > 0) memcpy(out, base.data, base.len);
-    memcpy(out + base.len, tail.data, tail.len);
-    out[base.len + tail.len] = 0;
+    const bool given = xdg && xdg[0] == '/'; // the XDG rules have relative paths ignored
+    if (!given && (!home || home[0] != '/')) return out;
+    struct str base = str_from(given ? xdg : home);
+    while (base.len > 0 && base.data[base.len - 1] == '/') base.len--;
+    const int n = snprintf(out, cap, "%.*s%s/%s", (int)base.len, base.data, given ? "" : dirs[which].below_home, name);
+    if (n < 0 || (size_t)n >= cap) out[0] = 0;
     return out;
 }
+
+const char *os_cache_dir(char *out, size_t cap) { return os_user_dir(OS_USER_CACHE, "tern", out, cap); }
 
 bool tty_is(int fd) { return isatty(fd) == 1; }
 

@@ -27,6 +27,8 @@ static enum tern_status options_check(const struct tern_engine *e, const struct 
     if (o->n_logprobs < -1 || o->n_logprobs > TERN_TOP_LOGPROBS_MAX)
         return err_set(err, TERN_INVALID_ARGUMENT, "n_logprobs must be -1 (none) to %d, not %d", TERN_TOP_LOGPROBS_MAX,
                        o->n_logprobs);
+    if (o->prompt_logprobs && o->append)
+        return err_set(err, TERN_INVALID_ARGUMENT, "prompt_logprobs scores a whole prompt; append has only its end");
     if (!e->tokenizer && o->n_stop > 0) return err_set(err, TERN_UNSUPPORTED, "stop strings need a tokenizer");
     return TERN_OK;
 }
@@ -137,6 +139,7 @@ enum tern_status request_open(struct tern_request **out, struct tern_engine *e, 
     bool reasoning_open = false;
     enum tern_status status;
     TRY_GOTO(prompt_build(e, o, &r->prompt, &reasoning_open, err), fail);
+    TRY_GOTO(request_scores_open(r, o, err), fail);
     TRY_GOTO(sampling_open(r, o, err), fail);
     TRY_GOTO(output_open(r, o, reasoning_open, err), fail);
     TRY_GOTO(request_draft_init(r, o, err), fail);
@@ -161,7 +164,7 @@ enum tern_status request_attach(struct tern_request *r, struct tern_session *s, 
         if (s->pending >= 0) sampler_prompt(r->sampler, &s->pending, 1);
     }
     sampler_prompt(r->sampler, r->prompt.ids, r->prompt.len);
-    TRY(state_reuse(r, reuse, append, err));
+    TRY(state_reuse(r, reuse && !r->scores, append, err));
     s->busy = r->holds_session = true;
     return TERN_OK;
 }
@@ -208,6 +211,7 @@ void tern_request_free(struct tern_request *r) {
     answer_free(r->parser);
     stop_matcher_release(&r->stops);
     id_list_release(&r->prompt);
+    mem_free(r->scores);
     id_list_release(&r->answer);
     buf_release(&r->piece);
     buf_release(&r->passed);

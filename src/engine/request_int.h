@@ -66,6 +66,11 @@ struct request_draft {
     char note[REQUEST_DRAFT_NOTE];
 };
 
+struct request_score { // a token and its log-probability; id -1: none
+    int32_t id;
+    float logprob;
+};
+
 struct tern_request {
     struct tern_session *session;
     struct tern_engine *engine;
@@ -80,8 +85,10 @@ struct tern_request {
     enum tern_finish finish;
     atomic_bool cancelled;
 
-    struct id_list prompt; // tokens to run, after what the session already holds
-    size_t prompt_at;      // of these, done
+    struct id_list prompt;        // tokens to run, after what the session already holds
+    size_t prompt_at;             // of these, done
+    struct request_score *scores; // [n_scores][1 + n_logprobs] of the prompt's tokens; NULL: not asked for
+    size_t n_scores;
     struct id_list answer;
     int32_t next; // chosen, not yet run; -1: none
 
@@ -123,15 +130,22 @@ struct request_rows {
     const int32_t *ids;
     int n;
     bool wants; // its output gives the next token
+    int n_out;  // rows with output: the last one if it wants, all of them where the prompt is scored
     bool keep;  // a checkpoint comes behind it
-    int out;    // index of its output
+    int out;    // index of its first output
 };
 void request_rows_next(struct request_rows *out, struct tern_request *r, int n_max);
 // *want: the kind of output that serves all of them. show: as of sessions_run.
 enum tern_status request_rows_run(struct tern_engine *e, struct request_rows *rows, int n, bool show, uint32_t *want,
                                   struct tern_err *err);
+// Rows that may have output in one step of this engine.
+int request_out_rows_max(const struct tern_engine *e);
 enum tern_status request_rows_choose(const struct request_rows *rows, uint32_t want, struct tern_err *err);
 enum tern_status request_rows_take(const struct request_rows *rows, struct tern_err *err);
+// Scores of the prompt (request_score.c): room for them; what the outputs of a piece say of the tokens behind its rows.
+enum tern_status request_scores_open(struct tern_request *r, const struct tern_request_options *o,
+                                     struct tern_err *err);
+void request_scores_note(const struct request_rows *rows);
 void request_done(struct tern_request *r, struct tern_event *event); // the last event, and the session is let go
 void request_failed(struct tern_request *r);                         // no more events; the session is let go
 

@@ -20,17 +20,22 @@ static int piece_rows(const struct tern_request *r, int n_max) {
     return (int)n;
 }
 
+int request_out_rows_max(const struct tern_engine *e) { return MIN(e->window, ENGINE_OUT_ROWS_MAX); }
+
 uint32_t request_output(const struct tern_request *r) {
-    return sampler_is_argmax(r->sampler) && !r->mask && r->n_logprobs < 0 ? PROG_OUT_ARGMAX : PROG_OUT_LOGITS;
+    return sampler_is_argmax(r->sampler) && !r->mask && r->n_logprobs < 0 && !r->scores ? PROG_OUT_ARGMAX
+                                                                                        : PROG_OUT_LOGITS;
 }
 
 void request_rows_next(struct request_rows *out, struct tern_request *r, int n_max) {
-    *out = (struct request_rows){.r = r, .ids = &r->next, .n = 1, .wants = true};
+    *out = (struct request_rows){.r = r, .ids = &r->next, .n = 1, .wants = true, .n_out = 1};
     if (r->phase == REQUEST_ANSWER) return;
+    if (r->scores) n_max = MIN(n_max, request_out_rows_max(r->engine));
     out->ids = r->prompt.ids + r->prompt_at;
     out->n = piece_rows(r, n_max);
     size_t left = r->prompt.len - r->prompt_at - (size_t)out->n;
     out->wants = left == 0;
+    out->n_out = r->scores ? out->n : out->wants;
     out->keep =
         r->leaves_state && (out->wants || ((r->session->len + (size_t)out->n) % OP_BLOCK == 0 && left <= OP_BLOCK));
 }
@@ -42,10 +47,10 @@ enum tern_status request_rows_run(struct tern_engine *e, struct request_rows *ro
     TERN_ASSERT(n <= ENGINE_OUT_ROWS_MAX);
     *want = 0;
     for (int i = 0; i < n; i++) {
-        s[i] = (struct session_rows){rows[i].r->session, rows[i].ids, rows[i].n, rows[i].wants};
+        s[i] = (struct session_rows){rows[i].r->session, rows[i].ids, rows[i].n, rows[i].n_out};
         rows[i].out = n_out;
-        if (!rows[i].wants) continue;
-        n_out++;
+        if (rows[i].n_out == 0) continue;
+        n_out += rows[i].n_out;
         if (*want != PROG_OUT_LOGITS) *want = request_output(rows[i].r);
     }
     return sessions_run(e, s, n, *want, show, err);
@@ -80,7 +85,9 @@ enum tern_status request_rows_choose(const struct request_rows *rows, uint32_t w
     struct tern_request *r = rows->r;
     if (rows->keep) TRY(session_checkpoint(r->session, err));
     if (r->phase == REQUEST_ANSWER) r->usage.n_steps++;
-    return rows->wants ? request_choose(r, want, rows->out, (int64_t)r->session->len, err) : TERN_OK;
+    if (r->phase == REQUEST_PROMPT && r->scores) request_scores_note(rows);
+    const int last = rows->out + rows->n_out - 1;
+    return rows->wants ? request_choose(r, want, last, (int64_t)r->session->len, err) : TERN_OK;
 }
 
 enum tern_status request_finish(struct tern_request *r, enum tern_finish finish, bool stopped, struct tern_err *err) {

@@ -29,6 +29,7 @@
 #define SERVICE_KEEP_NS 1000000000ull // a batch job that began in its turn is not parked for so long
 #define SERVICE_ROWS_FIRST 64         // prompt rows of a step before any cost is known
 #define SERVICE_ROWS_MIN 16
+#define SERVICE_SCORE_ROWS 16 // rows of scored prompts beside others, in a step: their softmaxes take processor time
 
 struct service_tenant {
     struct service_tenant *next;

@@ -181,6 +181,10 @@ enum tern_job_phase tern_job_state(const struct tern_job *j, int *queue_place) {
     return phase;
 }
 
+bool tern_job_prompt_logprobs(const struct tern_job *j, size_t i, struct tern_logprob *out) {
+    return tern_request_prompt_logprobs(j->request, i, out);
+}
+
 const int32_t *tern_job_ids(const struct tern_job *j, size_t *n) {
     *n = j->told ? j->request->answer.len : 0;
     return j->told ? j->request->answer.ids : NULL;

@@ -72,7 +72,7 @@ static void staged(void *arg) {
 }
 
 bool service_prefix_stage(struct tern_service *s, struct tern_job *j) {
-    if (!s->prefix) return false;
+    if (!s->prefix || j->request->scores) return false;
     const struct id_list *p = &j->request->prompt;
     j->stage = (struct prefix_task){.root = &j->root,
                                     .keys = j->keys,
@@ -125,7 +125,7 @@ enum tern_status service_prefix_restore(struct tern_service *s, struct tern_job 
     mutex_lock(s->engine->mutex);
     enum tern_status status = session_restore(t, 0, err); // nothing of whoever had it before
     mutex_unlock(s->engine->mutex);
-    if (status != TERN_OK || !s->prefix) return status;
+    if (status != TERN_OK || !s->prefix || j->request->scores) return status;
     size_t n = prefix_match(s->prefix, j->keys, j->n_keys, s->held);
     bool half = half_hold(s, j, n);
     if (n + half == 0) return TERN_OK;

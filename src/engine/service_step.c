@@ -54,13 +54,15 @@ struct step_rows {
     struct request_rows rows[TERN_STREAMS_MAX];
     struct tern_job *jobs[TERN_STREAMS_MAX];
     int n, n_streams, n_prompt_rows;
-    bool show; // the prefix cache wants states between rows
+    bool show;   // the prefix cache wants states between rows
+    bool scores; // a prompt is scored, which takes its own time
 };
 
 static void rows_put(struct tern_service *s, struct step_rows *t, struct tern_job *j, int n_max) {
     struct request_rows *rows = &t->rows[t->n];
     request_rows_next(rows, j->request, n_max);
     t->jobs[t->n++] = j;
+    t->scores |= rows->n_out > 1;
     t->show |= service_prefix_wants_rows(s, j->session->len, rows->n);
     if (j->request->phase == REQUEST_ANSWER)
         t->n_streams++;
@@ -83,12 +85,18 @@ static void prompts_put(struct tern_service *s, struct step_rows *t) {
         by_left[at] = j;
     }
     if (n == 0) return;
+    // Each has a row with output at the end; what is left of these rows goes to prompts that are scored.
+    int out_room = request_out_rows_max(s->engine) - t->n_streams - n;
+    if (t->n_streams > 0 || n > 1) out_room = MIN(out_room, SERVICE_SCORE_ROWS);
     size_t others = 0;
     for (int i = 1; i < n; i++) others += prompt_left(by_left[i]);
     int first = MAX(budget - (int)MIN(others, (size_t)budget), (budget + 1) / 2);
     for (int i = 0; i < n && budget > 0; i++) {
-        rows_put(s, t, by_left[i], i == 0 ? first : budget);
+        const bool scored = by_left[i]->request->scores != NULL;
+        const int n_max = i == 0 ? first : budget;
+        rows_put(s, t, by_left[i], scored ? MIN(n_max, 1 + out_room) : n_max);
         budget -= t->rows[t->n - 1].n;
+        if (scored) out_room -= t->rows[t->n - 1].n - 1;
     }
 }
 
@@ -147,7 +155,7 @@ static void batch_run(struct tern_service *s) {
     }
     uint64_t ns = clock_ns() - start;
     mutex_unlock(s->engine->mutex);
-    if (ran == TERN_OK) service_pace_learn(&s->pace, t.n_streams, t.n_prompt_rows, ns);
+    if (ran == TERN_OK && !t.scores) service_pace_learn(&s->pace, t.n_streams, t.n_prompt_rows, ns);
     bool was_prompt[TERN_STREAMS_MAX];
     for (int i = 0; i < t.n; i++) {
         was_prompt[i] = t.jobs[i]->request->phase == REQUEST_PROMPT;

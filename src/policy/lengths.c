@@ -127,9 +127,7 @@ bool lengths_print(const struct lengths *l, struct buf *out) {
 }
 
 bool lengths_path(const char *model_digest, char *out, size_t cap) {
-    const char *state = env_get("XDG_STATE_HOME"), *home = env_get("HOME");
-    if (!state && !home) return false;
-    size_t n = (size_t)snprintf(out, cap, "%s%s/tern/lengths-%.16s.json", state ? state : home,
-                                state ? "" : "/.local/state", model_digest);
-    return n < cap;
+    char name[64];
+    snprintf(name, sizeof name, "tern/lengths-%.16s.json", model_digest);
+    return os_user_dir(OS_USER_STATE, name, out, cap)[0] != 0;
 }

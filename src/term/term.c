@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/select.h>
 #include <unistd.h>
 
@@ -90,8 +91,23 @@ enum term_event term_read_plain(struct term *t, const char *prompt, struct buf *
     return event;
 }
 
+// Ctrl-D that was typed while nobody read: the terminal keeps it as an end of input without bytes. The editor would set
+// the terminal to single keys and see nothing of it.
+static bool end_is_waiting(void) {
+    fd_set set;
+    struct timeval none = {0};
+    int n_bytes = 0;
+    FD_ZERO(&set);
+    FD_SET(0, &set);
+    return select(1, &set, NULL, NULL, &none) == 1 && ioctl(0, FIONREAD, &n_bytes) == 0 && n_bytes == 0;
+}
+
 enum term_event term_read(struct term *t, const char *prompt, struct buf *out) {
     size_t before = out->len;
+    if (t->editor && end_is_waiting()) {
+        fputs("\n", stderr);
+        return TERM_END;
+    }
     struct sigaction ours = {0}, theirs;
     ours.sa_handler = on_interrupt;
     sigemptyset(&ours.sa_mask);

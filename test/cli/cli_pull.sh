@@ -303,6 +303,13 @@ rm "$hub/models--acme--evil"
 run rm acme/Tiny-GGUF
 want_code 'rm, several' 1
 want_in 'rm, several' err 'may be one of 3'
+run rm acme/Tiny-GGUF:Q8_1
+want_code 'rm, a name that is not there' 1
+want_in 'rm, a name that is not there' err 'did you mean .*acme/Tiny-GGUF:'
+want_not_in 'rm, a name that is not there' err 'pull'
+run rm acme/quite-other-things
+want_in 'rm, a name that is like none' err 'no model of that name is installed .*tern list'
+want_not_in 'rm, a name that is like none' err 'pull'
 run rm acme/Tiny-GGUF:Q8_0 --dry-run
 want_in 'rm --dry-run' out '195.3 KiB would be freed'
 [ -f "$blob" ] && pass || fail 'rm --dry-run removed'

@@ -53,6 +53,20 @@ bad() {
     want_code "$1" 2
     want_in "$1" err "bad:1: .*$3"
 }
+printf '\357\273\277port = 4322\n' >"$work/mark"
+run serve --config "$work/mark" --check
+want_in 'a byte order mark' out '^port = 4322$'
+printf '\377\376p\0o\0' >"$work/wide"
+run serve --config "$work/wide" --check
+want_code 'UTF-16' 2
+want_in 'UTF-16' err 'save it as UTF-8'
+TERN_SERVE_PROT=1 run serve --check
+want_code 'an unknown variable' 2
+want_in 'an unknown variable' err 'TERN_SERVE_PROT: .*did you mean TERN_SERVE_PORT?'
+TERN_SERVE_port=1 run config check
+want_code 'a variable in small letters' 2
+TERN_SERVE_XYZZY=1 TERN_SERVE_PORT=70 run serve -m no-such-model
+want_in 'an unknown variable at the start' err 'TERN_SERVE_XYZZY: no setting has this variable, it does nothing'
 bad 'an unknown setting' 'prot = 1' 'prot'
 bad 'a line without =' 'port' 'name = value'
 bad 'a value out of range' 'port = 99999' '65535'

@@ -133,6 +133,26 @@ static void test_interrupts(void **state) {
     talk_end(&t);
 }
 
+// Ctrl-D during an answer: the answer comes to its end, then the chat does.
+static void test_end_during_answer(void **state) {
+    (void)state;
+    struct talk t;
+    int status = 0;
+    talk_begin(&t, "--ignore-eos -n 400 --stats"); // the built-in model
+    wait_for(&t, "> ");
+    keys(&t, "Tell me about the moon.\n");
+    wait_for(&t, "The moon is a");
+    keys(&t, "\004");
+    wait_for(&t, "400 answer tokens");
+    while (more_read(&t, WAIT_S * 1000)) {
+    }
+    assert_int_equal(waitpid(t.pid, &status, 0), t.pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    close(t.fd);
+    buf_release(&t.screen);
+}
+
 static void test_edits(void **state) {
     (void)state;
     if (!edits) skip();
@@ -244,8 +264,8 @@ static void test_saved(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_interrupts), cmocka_unit_test(test_edits),
-                                       cmocka_unit_test(test_no_history), cmocka_unit_test(test_commands),
-                                       cmocka_unit_test(test_saved)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_interrupts), cmocka_unit_test(test_end_during_answer),
+                                       cmocka_unit_test(test_edits),      cmocka_unit_test(test_no_history),
+                                       cmocka_unit_test(test_commands),   cmocka_unit_test(test_saved)};
     return cmocka_run_group_tests_name("chat_terminal", tests, setup, teardown);
 }

@@ -53,7 +53,6 @@ static enum tern_status token_set(struct pull_hub *h, struct str token, const ch
 
 static enum tern_status token_find(struct pull_hub *h, struct tern_err *err) {
     const char *token = env_get("HF_TOKEN"), *path = env_get("HF_TOKEN_PATH"), *home = env_get("HF_HOME");
-    const char *cache = env_get("XDG_CACHE_HOME");
     char file[STORE_PATH_MAX];
     struct os_stat st;
     struct buf text;
@@ -62,10 +61,8 @@ static enum tern_status token_find(struct pull_hub *h, struct tern_err *err) {
         snprintf(file, sizeof file, "%s", path);
     else if (home)
         snprintf(file, sizeof file, "%s/token", home);
-    else if (cache)
-        snprintf(file, sizeof file, "%s/huggingface/token", cache);
     else
-        snprintf(file, sizeof file, "%s/.cache/huggingface/token", env_get("HOME") ? env_get("HOME") : "");
+        os_user_dir(OS_USER_CACHE, "huggingface/token", file, sizeof file);
     if (!os_stat_get(&st, file)) return TERN_OK;
     buf_init(&text, PULL_TOKEN_MAX + 16);
     enum tern_status status = file_read_all(&text, file, err);

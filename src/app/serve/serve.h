@@ -409,6 +409,8 @@ static inline struct str serve_view(struct tern_str s) { return (struct str){s.d
 
 // Settings from files and the environment into the options' targets; 0, or the exit code after telling.
 int serve_config_read(const struct command *c, struct serve *s, const struct opt *const *tables, int argc, char **argv);
+// Variables that look like settings and are none: told by name, with --check an error; the exit code, or 0.
+int serve_config_variables_check(const struct command *c, const struct serve *s, const struct opt *const *tables);
 void serve_config_tell(const struct opt *const *tables); // all of them on stdout, but for keys
 
 // gate, keys, log, metrics

@@ -252,11 +252,12 @@ static int serve_main(const struct command *c, int argc, char **argv) {
     code = serve_config_read(c, s, tables, argc, argv);
     if (code == 0 && opts_parse(c, tables, argc, argv, &n_args, &code)) {
         sample_opts_apply(&s->sample);
+        code = serve_config_variables_check(c, s, tables);
         // The first model is --model, else the first argument.
         char **args = argv + 1;
         if (n_args > 0 && !s->model.engine.model_path && !s->model.engine.shape)
             s->model.engine.model_path = *args++, n_args--;
-        code = serve_run(c, s, tables, args, n_args);
+        if (code == 0) code = serve_run(c, s, tables, args, n_args);
     }
     net_server_close(s->net);
     serve_models_close(s);

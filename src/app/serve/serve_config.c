@@ -12,6 +12,7 @@
 
 #define CONFIG_BYTES_MAX (1u << 20)
 #define SYSTEM_FILE "/etc/tern/serve.conf"
+#define VARIABLE "TERN_SERVE_"
 
 // Values stay in the text, 0-terminated, as long as the program runs.
 static char *line_end(char *p) {
@@ -59,9 +60,11 @@ static int file_read(const struct command *c, struct serve *s, const struct opt 
     buf_init(text, CONFIG_BYTES_MAX);
     if (file_read_all(text, path, &err) != TERN_OK) return fail_told(c, &err);
     if (text->len == 0) return 0;
-    if (memchr(text->data, 0, text->len)) return usage_error(c, "%s: no text file: it holds a zero byte", path);
+    if (memchr(text->data, 0, text->len))
+        return usage_error(c, "%s: no UTF-8 text: it holds a zero byte (UTF-16? save it as UTF-8)", path);
     int code = 0, n = 1;
-    for (char *line = text->data; code == 0 && line < text->data + text->len; n++) {
+    const bool has_mark = str_starts(buf_str(text), STR("\xef\xbb\xbf")); // which some editors put before UTF-8
+    for (char *line = text->data + (has_mark ? 3 : 0); code == 0 && line < text->data + text->len; n++) {
         char *end = line_end(line), *next = end + 1, where[512];
         snprintf(where, sizeof where, "%s:%d", path, n);
         code = line_read(c, tables, line, end, where);
@@ -70,35 +73,69 @@ static int file_read(const struct command *c, struct serve *s, const struct opt 
     return code;
 }
 
+// The option's variable: TERN_SERVE_KEY_JOBS of --key-jobs.
+static void variable_name(char out[64], const struct opt *o) {
+    const size_t len = (size_t)snprintf(out, 64, VARIABLE "%s", o->name + 2);
+    for (size_t i = 0; i < MIN(len, (size_t)64); i++) {
+        if (out[i] == '-') out[i] = '_';
+        if (out[i] >= 'a' && out[i] <= 'z') out[i] = (char)(out[i] - 32);
+    }
+}
+
 static int environment_read(const struct command *c, const struct opt *const *tables) {
     int code = 0;
     for (const struct opt *const *t = tables; *t && code == 0; t++)
         for (const struct opt *o = *t; o->name && code == 0; o++) {
             char name[64];
-            size_t len = (size_t)snprintf(name, sizeof name, "TERN_SERVE_%s", o->name + 2);
-            for (size_t i = 0; i < len; i++) {
-                if (name[i] == '-') name[i] = '_';
-                if (name[i] >= 'a' && name[i] <= 'z') name[i] = (char)(name[i] - 32);
-            }
+            variable_name(name, o);
             const char *value = env_get(name);
             if (value) code = opts_set(c, tables, o->name + 2, value, name);
         }
     return code;
 }
 
+static bool variable_known(const struct opt *const *tables, const char *name) {
+    char of[64];
+    for (; *tables; tables++)
+        for (const struct opt *o = *tables; o->name; o++) {
+            variable_name(of, o);
+            if (strcmp(of, name) == 0) return true;
+        }
+    return false;
+}
+
+int serve_config_variables_check(const struct command *c, const struct serve *s, const struct opt *const *tables) {
+    for (int i = 0; env_nth(i); i++) {
+        char name[128], as_option[128], near[100] = "";
+        if (strncmp(env_nth(i), VARIABLE, strlen(VARIABLE)) != 0) continue;
+        snprintf(name, sizeof name, "%.*s", (int)MIN(strcspn(env_nth(i), "="), sizeof name - 1), env_nth(i));
+        if (variable_known(tables, name)) continue;
+        size_t n = 0;
+        for (const char *p = name + strlen(VARIABLE); *p; p++)
+            as_option[n++] = *p == '_' ? '-' : *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p;
+        as_option[n] = 0;
+        const struct opt *o = opt_nearest(tables, as_option);
+        if (o) {
+            char of[64];
+            variable_name(of, o);
+            snprintf(near, sizeof near, "; did you mean %s?", of);
+        }
+        if (s->o.check) return usage_error(c, "%s: no setting has this variable%s", name, near);
+        log_warn("%s: no setting has this variable, it does nothing%s", name, near);
+    }
+    return 0;
+}
+
 int serve_config_read(const struct command *c, struct serve *s, const struct opt *const *tables, int argc,
                       char **argv) {
     if (opts_help_hooked()) return 0; // a page is made, nothing is used
-    const char *given = env_get("TERN_SERVE_CONFIG"), *home = env_get("HOME"), *config = env_get("XDG_CONFIG_HOME");
+    const char *given = env_get("TERN_SERVE_CONFIG");
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--config") == 0 && i + 1 < argc) given = argv[i + 1];
         if (strncmp(argv[i], "--config=", 9) == 0) given = argv[i] + 9;
     }
-    char user[1024] = "";
-    if (config)
-        snprintf(user, sizeof user, "%s/tern/serve.conf", config);
-    else if (home)
-        snprintf(user, sizeof user, "%s/.config/tern/serve.conf", home);
+    char user[4096];
+    os_user_dir(OS_USER_CONFIG, "tern/serve.conf", user, sizeof user);
     const char *const paths[] = {given ? given : SYSTEM_FILE, given ? "" : user};
     struct os_stat st;
     int code = 0;

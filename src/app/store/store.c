@@ -100,13 +100,11 @@ static void place_scan(struct store_list *l, scan_fn scan, const char *base, con
 }
 
 bool store_hf_root(char out[STORE_PATH_MAX]) {
-    const char *hub = env_get("HF_HUB_CACHE"), *home = env_get("HF_HOME"), *cache = env_get("XDG_CACHE_HOME");
+    const char *hub = env_get("HF_HUB_CACHE"), *home = env_get("HF_HOME");
     if (!hub) hub = env_get("HUGGINGFACE_HUB_CACHE"); // the older spelling
     if (hub) return snprintf(out, STORE_PATH_MAX, "%s", hub) < STORE_PATH_MAX;
     if (home) return store_join(out, home, "hub");
-    if (cache) return store_join(out, cache, "huggingface/hub");
-    home = env_get("HOME");
-    return home && store_join(out, home, ".cache/huggingface/hub");
+    return os_user_dir(OS_USER_CACHE, "huggingface/hub", out, STORE_PATH_MAX)[0] != 0;
 }
 
 enum tern_status store_scan(struct store_list *l, struct tern_err *err) {

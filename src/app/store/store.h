@@ -50,9 +50,10 @@ bool store_hf_root(char out[STORE_PATH_MAX]);
 // the store's model, "" for paths. Errors list the candidates, or names like it.
 enum tern_status store_resolve(const char *name, struct buf *path, struct buf *entry_name, struct tern_err *err);
 
-// The model of the list that a name means, usable or not.
-enum tern_status store_find(const struct store_list *l, const char *name, const struct store_entry **out,
-                            struct tern_err *err);
+// The model of the list that a name means, usable or not. Where none is, the error says what to do for this use.
+enum store_use { STORE_TO_OPEN, STORE_TO_REMOVE };
+enum tern_status store_find(const struct store_list *l, const char *name, enum store_use use,
+                            const struct store_entry **out, struct tern_err *err);
 
 struct store_removed {
     char name[1200];

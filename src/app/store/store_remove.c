@@ -220,7 +220,7 @@ enum tern_status store_remove(const char *name, bool whole, bool dry, struct sto
     struct removal r = {.out = out, .dry = dry, .whole = whole, .err = err};
     *out = (struct store_removed){0};
     TRY(store_scan(&l, err));
-    enum tern_status status = store_find(&l, name, &e, err);
+    enum tern_status status = store_find(&l, name, STORE_TO_REMOVE, &e, err);
     // Of a repository as a whole any of its models will do.
     for (int i = 0; whole && status != TERN_OK && i < l.n; i++) {
         if (l.entries[i].kind != STORE_HF || !store_name_eq(l.entries[i].id, str_from(name))) continue;

@@ -127,8 +127,18 @@ static bool holds_part(struct str hay, struct str needle) {
     return false;
 }
 
+// Of a model that is to be removed: only what is installed helps, no file and no download.
+static enum tern_status not_installed(const struct store_list *l, const char *name, const struct buf *near,
+                                      struct tern_err *err) {
+    if (near->len > 0)
+        return err_set(err, TERN_NOT_FOUND, "%s: no model of that name is installed; did you mean %s?", name,
+                       near->data);
+    return err_set(err, TERN_NOT_FOUND, "%s: no model of that name is installed (%d models; `tern list` shows them)",
+                   name, l->n);
+}
+
 static enum tern_status not_found(const struct store_list *l, const struct query *q, const char *name,
-                                  struct tern_err *err) {
+                                  enum store_use use, struct tern_err *err) {
     struct buf names;
     buf_init(&names, 4096);
     int n = 0;
@@ -148,7 +158,8 @@ static enum tern_status not_found(const struct store_list *l, const struct query
     if (can_pull) snprintf(pull, sizeof pull, "; `tern pull %.200s` downloads it, if the hub has it", name);
     if (!can_pull && n == 0 && !strchr(name, '/')) snprintf(pull, sizeof pull, "; `tern pull org/repo` downloads one");
     enum tern_status status =
-        n > 0
+        use == STORE_TO_REMOVE ? not_installed(l, name, &names, err)
+        : n > 0
             ? err_set(err, TERN_NOT_FOUND, "%s: no such file or folder, and no model of that name; did you mean %s?%s",
                       name, names.data, pull)
             : err_set(err, TERN_NOT_FOUND,
@@ -159,8 +170,8 @@ static enum tern_status not_found(const struct store_list *l, const struct query
     return status;
 }
 
-enum tern_status store_find(const struct store_list *l, const char *name, const struct store_entry **out,
-                            struct tern_err *err) {
+enum tern_status store_find(const struct store_list *l, const char *name, enum store_use use,
+                            const struct store_entry **out, struct tern_err *err) {
     struct query q = query_make(str_from(name));
     int first = 0;
     for (int k = 0; k < STORE_COUNT; k++) {
@@ -178,7 +189,7 @@ enum tern_status store_find(const struct store_list *l, const char *name, const 
     }
     if (n_all == 1) return *out = &l->entries[found], TERN_OK;
     if (n_all > 1) return ambiguous(l, &q, q.kind, false, name, err);
-    return not_found(l, &q, name, err);
+    return not_found(l, &q, name, use, err);
 }
 
 enum tern_status store_resolve(const char *name, struct buf *path, struct buf *entry_name, struct tern_err *err) {
@@ -190,7 +201,7 @@ enum tern_status store_resolve(const char *name, struct buf *path, struct buf *e
     struct store_list l;
     const struct store_entry *entry;
     TRY(store_scan(&l, err));
-    enum tern_status status = store_find(&l, name, &entry, err);
+    enum tern_status status = store_find(&l, name, STORE_TO_OPEN, &entry, err);
     if (status == TERN_OK) status = entry_use(entry, path, entry_name, err);
     store_list_release(&l);
     return status;

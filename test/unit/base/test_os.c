@@ -395,9 +395,20 @@ static void test_environment(void **state) {
     check_cache(NULL, "relative", "");
     check_cache(NULL, "/", "/.cache/tern");
     check_cache("/0123456789/0123456789/0123456789/0123456789/0123456789/01234567", NULL, ""); // does not fit
+    char out[64];
+    setenv("HOME", "/home/u", 1);
+    setenv("XDG_STATE_HOME", "/x/state", 1);
+    unsetenv("XDG_CONFIG_HOME");
+    assert_string_equal(os_user_dir(OS_USER_STATE, "tern/a", out, sizeof out), "/x/state/tern/a");
+    assert_string_equal(os_user_dir(OS_USER_CONFIG, "tern/b", out, sizeof out), "/home/u/.config/tern/b");
+    setenv("XDG_STATE_HOME", "not/absolute", 1);
+    assert_string_equal(os_user_dir(OS_USER_STATE, "tern/a", out, sizeof out), "/home/u/.local/state/tern/a");
     setenv("TERN_TEST_EMPTY", "", 1);
     assert_null(env_get("TERN_TEST_EMPTY"));
     assert_null(env_get("TERN_TEST_UNSET"));
+    bool found = false;
+    for (int i = 0; env_nth(i); i++) found = found || strcmp(env_nth(i), "TERN_TEST_EMPTY=") == 0;
+    assert_true(found);
     setenv("TERN_TEST_SET", "v", 1);
     assert_string_equal(env_get("TERN_TEST_SET"), "v");
 }

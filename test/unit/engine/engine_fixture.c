@@ -95,6 +95,9 @@ enum tern_status seen_pull(struct seen *seen, struct tern_request *r, struct ter
         assert_true(seen->n_ids <= SEEN_IDS_MAX);
         if (seen->n_ids) memcpy(seen->ids, ids, seen->n_ids * sizeof *ids);
         assert_int_equal(seen->usage.n_answer, seen->n_ids);
+        struct tern_logprob lp[1 + TERN_TOP_LOGPROBS_MAX];
+        for (size_t i = 1; tern_request_prompt_logprobs(r, i, lp); i++)
+            seen->score_sum += (double)lp[0].logprob * (double)i;
         // Nothing comes after the end.
         assert_int_equal(tern_request_next(r, &ev, NULL), TERN_INVALID_ARGUMENT);
         return TERN_OK;

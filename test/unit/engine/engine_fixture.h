@@ -30,6 +30,7 @@ struct seen {
     size_t n_ids;
     int n_logprobs; // tokens that came with log-probabilities
     double logprob_sum;
+    double score_sum; // of the prompt's tokens, if they were scored, each times its place
     enum tern_finish finish;
     struct tern_usage usage;
 };

@@ -137,6 +137,55 @@ static void test_logprobs(void **state) {
     close_all();
 }
 
+// The prompt's scores are those of scoring, to the last bit, whatever the window and whatever the session holds; the
+// likeliest comes first, and without alternatives there are none.
+static void test_prompt_logprobs(void **state) {
+    (void)state;
+    struct tern_err err = {0};
+    static const int windows[] = {16, 256};
+    for (size_t w = 0; w < ARRAY_LEN(windows); w++) {
+        int32_t ids[256], top[256];
+        float scores[256];
+        struct seen plain;
+        open_pico(windows[w], 1);
+        struct tern_request_options o = moon_request(4);
+        const int64_t n = tern_tokenize(engine, o.prompt, false, true, ids, ARRAY_LEN(ids), &err);
+        seen_run(&plain, session, &o); // the session holds the prompt then
+        for (int alternatives = -1; alternatives <= 3; alternatives += 2) {
+            struct tern_request *r;
+            struct seen seen;
+            struct tern_logprob lp[1 + TERN_TOP_LOGPROBS_MAX];
+            o.n_logprobs = alternatives;
+            o.prompt_logprobs = true;
+            fixture_must(tern_request_create(&r, session, &o, &err), &err);
+            fixture_must(seen_pull(&seen, r, &err), &err);
+            same_ids(&seen, &plain, "scored");
+            assert_int_equal(seen.usage.n_cached, 0);
+            fixture_must(tern_session_truncate(session, 0, &err), &err);
+            fixture_must(tern_session_score(session, ids, (size_t)n, scores, top, &err), &err);
+            for (int64_t i = 0; i < n; i++) {
+                assert_true(tern_request_prompt_logprobs(r, (size_t)i, lp));
+                assert_int_equal(lp[0].id, ids[i]);
+                if (i == 0) assert_true(isnan(lp[0].logprob) && (alternatives < 1 || lp[1].id == -1));
+                if (i == 0) continue;
+                assert_true(lp[0].logprob == scores[i]);
+                for (int k = 1; k <= alternatives; k++) {
+                    assert_true(lp[k].logprob >= lp[0].logprob || lp[k].id != lp[0].id);
+                    if (k == 1) assert_int_equal(lp[k].id, top[i]);
+                    if (k > 1) assert_true(lp[k].logprob <= lp[k - 1].logprob);
+                }
+            }
+            assert_false(tern_request_prompt_logprobs(r, (size_t)n, lp));
+            tern_request_free(r);
+            seen_release(&seen);
+        }
+        o.append = true;
+        refused_run(session, &o, TERN_INVALID_ARGUMENT, &err);
+        seen_release(&plain);
+        close_all();
+    }
+}
+
 static void test_logit_bias(void **state) {
     (void)state;
     struct seen plain, seen;
@@ -182,7 +231,8 @@ static void test_everything_banned(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_seed),       cmocka_unit_test(test_greedy_ignores),    cmocka_unit_test(test_logprobs),
+        cmocka_unit_test(test_seed),       cmocka_unit_test(test_greedy_ignores),
+        cmocka_unit_test(test_logprobs),   cmocka_unit_test(test_prompt_logprobs),
         cmocka_unit_test(test_logit_bias), cmocka_unit_test(test_everything_banned),
     };
     return cmocka_run_group_tests_name("sampling", tests, fixture_setup, fixture_teardown);

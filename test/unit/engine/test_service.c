@@ -34,7 +34,7 @@ struct trace_job {
     int32_t ids[SEEN_IDS_MAX];
     size_t n_ids;
     int n_logprobs;
-    double logprob_sum;
+    double logprob_sum, score_sum; // of the answer; of the prompt, weighted by place
     enum tern_finish finish;
     bool done, cancelled;
     int cancel_after; // events; -1: never
@@ -58,6 +58,7 @@ static void options_draw(struct tern_request_options *o) {
         for (int i = 0; i < o->n_stop; i++) o->stop[i] = stops[random_below(ARRAY_LEN(stops))];
     }
     if (random_below(3) == 0) o->n_logprobs = (int)random_below(4);
+    o->prompt_logprobs = random_below(4) == 0;
 }
 
 static void job_draw(struct trace_job *t, const struct buf *shared) {
@@ -87,6 +88,9 @@ static void event_note(struct trace_job *t, const struct tern_event *ev) {
     t->finish = ev->finish;
     const int32_t *ids = tern_job_ids(t->job, &t->n_ids);
     if (t->n_ids) memcpy(t->ids, ids, t->n_ids * sizeof *ids);
+    struct tern_logprob lp[1 + TERN_TOP_LOGPROBS_MAX];
+    for (size_t i = 1; tern_job_prompt_logprobs(t->job, i, lp); i++) t->score_sum += (double)lp[0].logprob * (double)i;
+    if (t->o.request.prompt_logprobs && t->finish != TERN_FINISH_CANCELLED) assert_true(t->score_sum < 0);
     assert_int_equal(ev->usage.n_answer, t->n_ids);
     assert_int_equal(tern_job_next(t->job, 0, &(struct tern_event){0}, NULL), TERN_INVALID_ARGUMENT);
 }
@@ -121,6 +125,7 @@ static void job_check(const struct trace_job *t, int trace, int i) {
     assert_int_equal(t->text.len, a->text.len);
     assert_int_equal(t->n_logprobs, a->n_logprobs);
     assert_true(t->logprob_sum == a->logprob_sum);
+    assert_true(t->score_sum == a->score_sum);
 }
 
 // The solo run of a trace's job: the same in every round and with every service, so it is run once.
