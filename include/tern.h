@@ -405,9 +405,9 @@ struct tern_event {
     enum tern_finish finish; // done
     struct tern_usage usage; // done; of progress only n_cached
 };
-// With prompt_logprobs, once a text or DONE came: the log-probability of token i of the prompt given those before it (NaN
-// for the first), and in out[1 … n_logprobs] the likeliest in its place (id -1: none). out: [1 + n_logprobs]; the bytes
-// live as long as the engine. False: the prompt has no token i, or was not scored.
+// With prompt_logprobs, once a text or DONE came: the log-probability of token i of the prompt given those before it
+// (NaN for the first), and in out[1 … n_logprobs] the likeliest in its place (id -1: none). out: [1 + n_logprobs]; the
+// bytes live as long as the engine. False: the prompt has no token i, or was not scored.
 TERN_API bool tern_request_prompt_logprobs(const struct tern_request *r, size_t i, struct tern_logprob *out);
 // Works until there is something to tell. After DONE: TERN_INVALID_ARGUMENT.
 TERN_API enum tern_status tern_request_next(struct tern_request *r, struct tern_event *event, struct tern_err *err);
