@@ -9,11 +9,12 @@ set xlabel 'drafted tokens checked in a round'
 set ylabel 'tokens a round'
 set xrange [0:64]
 set yrange [1:*]
+do for [i = 1:6] { set linetype i lw 2 lc rgb word('#9400d3 #009e73 #0072b2 #e69f00 #000000 #a05000', i) }
 set multiplot layout 1,2
 set title 'open prompts (57)' 
 set key at graph 0.98, graph 0.42 spacing 0.9
-plot for [k in 'seeded tree biased chain factorised n-grams'] csv using 2:(strcol(1) eq k ? $4 : NaN) with lines lw 2 title k
+plot for [k in 'seeded tree biased chain factorised n-grams'] csv using 2:(strcol(1) eq k ? $4 : NaN) with lines title k
 set title 'nearly fixed answers (43)'
 unset key
-plot for [k in 'seeded tree biased chain factorised n-grams'] csv using 2:(strcol(1) eq k ? $5 : NaN) with lines lw 2
+plot for [k in 'seeded tree biased chain factorised n-grams'] csv using 2:(strcol(1) eq k ? $5 : NaN) with lines
 unset multiplot

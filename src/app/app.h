@@ -122,6 +122,7 @@ void sample_opts_apply(struct sample_opts *o); // texts into the request, after 
 void out_put(struct str s);
 void out_puts(const char *z);
 void out_putf(const char *fmt, ...) PRINTF_LIKE(1, 2);
+void out_quoted(const char *z); // as a JSON string
 void out_flush(void);
 // "tern run: message" on stderr, escaped; returns EXIT_FAILED.
 int fail_told(const struct command *c, const struct tern_err *err);

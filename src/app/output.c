@@ -26,6 +26,14 @@ void out_putf(const char *fmt, ...) {
     if (n < 0) out_fault(errno);
 }
 
+void out_quoted(const char *z) {
+    struct buf b;
+    buf_init(&b, APP_TEXT_BYTES_MAX);
+    if (!json_put_quoted(&b, str_from(z))) out_fault(ENOMEM);
+    out_put(buf_str(&b));
+    buf_release(&b);
+}
+
 void out_flush(void) {
     if (fflush(stdout) != 0) out_fault(errno);
 }

@@ -54,9 +54,29 @@ void model_totals_make(struct model *m) {
     if (!m->warning.data) m->warning = STR("");
 }
 
+#define NAME_SHOWN_MAX 256 // bytes of a name from a file or a path
+
+// A name is shown on terminals and in tables: without control bytes, whatever the file says, and of a bounded length.
+static enum tern_status name_clean(struct model *m, struct tern_err *err) {
+    struct str given = str_from(m->name), copy = {0};
+    struct buf shown;
+    buf_init(&shown, 8 * NAME_SHOWN_MAX);
+    bool good = str_put_escaped(&shown, given, NAME_SHOWN_MAX);
+    struct str clean = buf_str(&shown);
+    enum tern_status status = TERN_OK;
+    if (!good)
+        status = err_set(err, TERN_NO_MEMORY, "out of memory for a model's name");
+    else if (!str_eq(clean, given))
+        status = source_strdup(m->source, &copy, clean, err);
+    if (copy.data) m->name = copy.data;
+    buf_release(&shown);
+    return status;
+}
+
 // Hands the model over, or says which path failed and frees what was built.
 static enum tern_status open_end(struct model **out, struct model *m, enum tern_status status, const char *path,
                                  struct tern_err *err) {
+    if (status == TERN_OK) status = name_clean(m, err);
     if (status == TERN_OK) {
         model_totals_make(m);
         model_digest_make(m);

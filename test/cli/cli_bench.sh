@@ -19,6 +19,21 @@ run bench -p 8 -n 4 -r 1 --warm 2 --no-ceilings --json
 want_code 'bench --json' 0
 want_in 'bench --json' out '"decode_tps": {"min": [0-9.]*, "median": [0-9.]*'
 
+want_not_in 'bench --no-ceilings' out 'peak_gops'
+run bench -p 8 -n 4 -r 1
+want_in 'bench: both ceilings' out '^prefill 8 .* % of [0-9]* GOP/s int8$'
+want_in 'bench: both ceilings' out '^decode 4 .* % of [0-9.]* GB/s read'
+
+# What a file calls itself reaches neither the terminal as codes nor JSON as anything but a string.
+cp models/pico.gguf "$work/named.gguf"
+name_at=$(($(LC_ALL=C grep -abo general.name models/pico.gguf | head -n 1 | cut -d: -f1) + 12 + 12))
+printf 'p"\033\\' | dd of="$work/named.gguf" bs=1 seek="$name_at" conv=notrunc 2>/dev/null
+run bench -p 8 -n 4 -r 1 --no-ceilings --json -m "$work/named.gguf"
+want_in 'a hostile name' out '^{"model": "p\\"\\\\x1b\\\\", '
+run show "$work/named.gguf"
+want_in 'a hostile name' out '^name  *p"\\x1b\\$'
+no_escapes 'a hostile name'
+
 wrong 'depth' "rising numbers with commas, up to 1048576; not '5,3'" --depth 5,3
 wrong 'depth' "not 'x'" --depth x
 wrong 'batch' "1 to 256, not '0'" --batch 0

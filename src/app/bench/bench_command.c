@@ -1,6 +1,6 @@
 // tern bench: prefill and decode speed of a model or of random weights in a named shape, through the public interface.
 // Repetitions are whole requests on fixed token ids; the first one warms up and is not counted. Beside the decode speed
-// stands its share of the read bandwidth measured in the same run.
+// stands its share of the read bandwidth, beside the prefill speed that of the arithmetic, both measured in the same run.
 #include "base/base.h"
 #include "prog/prog.h"
 #include "app/app.h"
@@ -40,6 +40,7 @@ struct series {
     double v[BENCH_REPEATS_MAX];
     int n;
 };
+static void series_add(struct series *s, double v) { s->v[s->n++] = v; }
 static int double_compare(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return x < y ? -1 : x > y;
@@ -79,20 +80,34 @@ static int request_once(const struct command *c, struct tern_session *s, const i
 // Multiplications and additions for one prompt token: two for each weight that it meets.
 static double ops_token(const struct tern_model_info *m) { return 2 * (double)m->n_params_token; }
 
-static void result_print(const struct bench_opts *o, const struct tern_model_info *m, struct series *pp,
-                         struct series *tg, struct series *read_gbs) {
-    double gbs = series_at(read_gbs, 0.5), tg_med = tg->n ? series_at(tg, 0.5) : 0;
+// What the prompts' products are bound by: the name of the peaks of the arithmetic's class, NULL for float sums.
+static const char *peak_kind(const struct tern_model_info *m) {
+    struct str numerics = str_from(m->numerics);
+    return str_starts(numerics, STR("int8")) ? "int8" : str_starts(numerics, STR("bf16")) ? "bf16" : NULL;
+}
+
+struct bench_series {
+    struct series prefill, decode, read_gbs, peak_gops; // the peak: 0 when it was not measured
+};
+
+static void result_print(const struct bench_opts *o, const struct tern_model_info *m, struct bench_series *all) {
+    struct series *pp = &all->prefill, *tg = &all->decode;
+    double gbs = series_at(&all->read_gbs, 0.5), gops = series_at(&all->peak_gops, 0.5);
+    double tg_med = tg->n ? series_at(tg, 0.5) : 0, pp_med = series_at(pp, 0.5);
     double share = gbs > 0 ? tg_med * (double)m->bytes_token / 1e9 / gbs : 0;
+    double pp_share = gops > 0 ? pp_med * ops_token(m) / 1e9 / gops : 0;
     if (o->json) {
-        out_putf("{\"model\": \"%s\", \"format\": \"%s\", \"kernels\": \"%s\", \"numerics\": \"%s\", \"threads\": %d, "
+        out_puts("{\"model\": ");
+        out_quoted(m->name);
+        out_putf(", \"format\": \"%s\", \"kernels\": \"%s\", \"numerics\": \"%s\", \"threads\": %d, "
                  "\"bytes_weights\": %llu, \"bytes_token\": %llu, \"prompt\": %d, \"answer\": %d, \"depth\": %d, "
                  "\"repeats\": %d, "
                  "\"ops_token\": %.0f, \"read_gbs\": %.3f",
-                 m->name, m->format, m->kernels, m->numerics, m->n_threads, (unsigned long long)m->bytes_weights,
+                 m->format, m->kernels, m->numerics, m->n_threads, (unsigned long long)m->bytes_weights,
                  (unsigned long long)m->bytes_token, o->n_prompt, o->n_answer, o->depth, o->repeats, ops_token(m), gbs);
-        if (pp->n)
-            out_putf(", \"prefill_tps\": {\"min\": %.3f, \"median\": %.3f, \"max\": %.3f}", series_at(pp, 0),
-                     series_at(pp, 0.5), series_at(pp, 1));
+        out_putf(", \"prefill_tps\": {\"min\": %.3f, \"median\": %.3f, \"max\": %.3f}", series_at(pp, 0), pp_med,
+                 series_at(pp, 1));
+        if (gops > 0) out_putf(", \"peak_gops\": %.1f, \"prefill_share\": %.4f", gops, pp_share);
         if (tg->n)
             out_putf(", \"decode_tps\": {\"min\": %.3f, \"median\": %.3f, \"max\": %.3f}, \"decode_share\": %.4f",
                      series_at(tg, 0), tg_med, series_at(tg, 1), share);
@@ -103,12 +118,14 @@ static void result_print(const struct bench_opts *o, const struct tern_model_inf
     out_putf("%s, %s, %s, %s, %d threads, packed weights %s, %d repeats\n", m->name, m->format, m->kernels, m->numerics,
              m->n_threads, bytes_format(m->bytes_weights, text), o->repeats);
     out_putf("%-22s %10s %10s %10s\n", "tokens/s", "median", "min", "max");
-    if (pp->n)
-        out_putf("prefill %-14d %10.1f %10.1f %10.1f\n", o->n_prompt, series_at(pp, 0.5), series_at(pp, 0),
-                 series_at(pp, 1));
-    if (tg->n)
-        out_putf("decode %-4d @ %-8d %10.1f %10.1f %10.1f   %.0f %% of %.1f GB/s read\n", o->n_answer,
-                 o->depth + o->n_prompt, tg_med, series_at(tg, 0), series_at(tg, 1), 100 * share, gbs);
+    out_putf("prefill %-14d %10.1f %10.1f %10.1f", o->n_prompt, pp_med, series_at(pp, 0), series_at(pp, 1));
+    if (gops > 0) out_putf("   %.0f %% of %.0f GOP/s %s", 100 * pp_share, gops, peak_kind(m));
+    out_puts("\n");
+    if (tg->n == 0) return;
+    out_putf("decode %-4d @ %-8d %10.1f %10.1f %10.1f", o->n_answer, o->depth + o->n_prompt, tg_med, series_at(tg, 0),
+             series_at(tg, 1));
+    if (gbs > 0) out_putf("   %.0f %% of %.1f GB/s read", 100 * share, gbs);
+    out_puts(share > 1 ? "\n(more than memory gives: weights of this size stay in a cache)\n" : "\n");
 }
 
 static int bench_run(const struct command *c, struct bench_opts *o, struct tern_engine *e) {
@@ -119,25 +136,32 @@ static int bench_run(const struct command *c, struct bench_opts *o, struct tern_
     struct tern_session *s;
     if (tern_session_open(&s, e, &err) != TERN_OK) return fail_told(c, &err);
     int32_t *ids = mem_calloc((size_t)n, sizeof *ids);
-    struct series *all = mem_calloc(3, sizeof *all), *pp = &all[0], *tg = &all[1], *gbs = &all[2];
+    struct bench_series *all = mem_calloc(1, sizeof *all);
     uint64_t state = (uint64_t)o->seed;
     for (int i = 0; ids && i < n; i++) ids[i] = (int32_t)(ids_next(&state) % (uint64_t)info.n_vocab);
     int code = ids && all ? EXIT_DONE : EXIT_FAILED;
+    struct progress bar;
+    progress_begin(&bar, "measuring", (uint64_t)o->repeats + 1, false);
     for (int i = 0; i <= o->repeats && code == EXIT_DONE; i++) {
         struct tern_usage u;
+        struct bench_ceilings ceilings = {0};
+        progress_update(&bar, (uint64_t)i);
         if (i == 0) {
             int n_warm = o->warm < 0 ? n : MIN(o->warm, n);
             code = request_once(c, s, ids, 0, n_warm, MIN(o->n_answer, WARM_ANSWER_MAX) + 1, &u);
             continue;
         }
-        double read = o->no_ceilings ? 0 : bench_read_gbs(info.n_threads);
+        if (!o->no_ceilings) bench_ceilings_get(&ceilings, info.n_threads);
         code = request_once(c, s, ids, o->depth, o->n_prompt, o->n_answer + 1, &u);
         if (code != EXIT_DONE) continue;
-        gbs->v[gbs->n++] = read;
-        pp->v[pp->n++] = (double)n / u.prompt_s;
-        if (o->n_answer > 0) tg->v[tg->n++] = (double)o->n_answer / u.answer_s;
+        const char *kind = peak_kind(&info);
+        series_add(&all->read_gbs, ceilings.read_gbs);
+        series_add(&all->peak_gops, kind ? bench_ceilings_peak(&ceilings, kind) : 0);
+        series_add(&all->prefill, (double)n / u.prompt_s);
+        if (o->n_answer > 0) series_add(&all->decode, (double)o->n_answer / u.answer_s);
     }
-    if (code == EXIT_DONE) result_print(o, &info, pp, tg, gbs);
+    progress_end(&bar);
+    if (code == EXIT_DONE) result_print(o, &info, all);
     mem_free(ids);
     mem_free(all);
     tern_session_close(s);
@@ -380,7 +404,8 @@ static int bench_main(const struct command *c, int argc, char **argv) {
         {"--json", 0, NULL, OPT_FLAG, &o.json, 0, 0, "one JSON object"},
         {"--warm", 0, "N", OPT_INT, &o.warm, 1, 1 << 20,
          "prompt tokens of the first, uncounted request (default: all)"},
-        {"--no-ceilings", 0, NULL, OPT_FLAG, &o.no_ceilings, 0, 0, "do not measure the machine's read bandwidth"},
+        {"--no-ceilings", 0, NULL, OPT_FLAG, &o.no_ceilings, 0, 0,
+         "do not measure the machine's read bandwidth and arithmetic"},
         {"--peers", 0, "DIR", OPT_TEXT, &o.peers.dir, 0, 0,
          "beside the engines of DIR/peers.json: a grid of models and tests, in turn (doc/performance.md)"},
         {"--grid", 0, "SIZE", OPT_TEXT, &o.peers.size, 0, 0, "with --peers: small or full (default)"},

@@ -145,9 +145,11 @@ int bench_mask_run(const struct command *c, struct tern_engine *e, bool json) {
     double trie = (double)(clock_ns() - start) / 1e6;
     uint32_t *mask = mem_calloc(((size_t)info.n_vocab + 31) / 32, sizeof *mask);
     struct times *t = mem_calloc(1, sizeof *t);
-    if (json)
-        out_putf("{\"model\": \"%s\", \"vocab\": %d, \"trie_ms\": %.2f, \"rows\": [", info.name, info.n_vocab, trie);
-    else
+    if (json) {
+        out_puts("{\"model\": ");
+        out_quoted(info.name);
+        out_putf(", \"vocab\": %d, \"trie_ms\": %.2f, \"rows\": [", info.n_vocab, trie);
+    } else
         out_putf("%s, %d tokens; trie of the vocabulary %.1f ms\n%-16s %9s %7s %9s %9s %9s %9s %11s %9s\n", info.name,
                  info.n_vocab, trie, "constraint", "open ms", "tokens", "mask us", "p95", "max", "again", "46-tree us",
                  "again");

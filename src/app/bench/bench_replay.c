@@ -342,10 +342,12 @@ static void results_print(const struct bench *b) {
     char target[24], own[24];
     bool json = b->o->json;
     uint64_t own_bytes = b->shape_drafter ? shape_drafter_bytes(b->shape_drafter) : shape_bytes(b->drafter);
-    if (json)
-        out_putf("{\"model\": \"%s\", \"bytes\": %llu, \"drafter_bytes\": %llu, \"prompts\": %d, \"modes\": {",
-                 b->target->name, (unsigned long long)shape_bytes(b->target), (unsigned long long)own_bytes, b->n);
-    else
+    if (json) {
+        out_puts("{\"model\": ");
+        out_quoted(b->target->name);
+        out_putf(", \"bytes\": %llu, \"drafter_bytes\": %llu, \"prompts\": %d, \"modes\": {",
+                 (unsigned long long)shape_bytes(b->target), (unsigned long long)own_bytes, b->n);
+    } else
         out_putf("%s, %s; drafter's own weights %s; %d recorded prompts\n%-8s %-8s %12s %10s %8s  %s\n",
                  b->target->name, bytes_format(shape_bytes(b->target), target), bytes_format(own_bytes, own), b->n,
                  "mode", "category", "tokens/round", "tokens/s", "x plain", "95 %");
@@ -357,11 +359,13 @@ static void results_print(const struct bench *b) {
             const char *name = k < 0 ? "all" : b->categories[k];
             figures_of(b, k, m, &per_round, &per_second);
             interval_get(b, k, m, &lo, &hi);
-            if (json)
-                out_putf("%s\"%s\": {\"tokens_per_round\": %.4f, \"tokens_per_second\": %.3f, \"over_plain\": %.4f, "
+            if (json) {
+                out_puts(k < 0 ? "" : ", ");
+                out_quoted(name);
+                out_putf(": {\"tokens_per_round\": %.4f, \"tokens_per_second\": %.3f, \"over_plain\": %.4f, "
                          "\"low\": %.4f, \"high\": %.4f}",
-                         k < 0 ? "" : ", ", name, per_round, per_second, r, lo, hi);
-            else
+                         per_round, per_second, r, lo, hi);
+            } else
                 out_putf("%-8s %-8s %12.2f %10.1f %8.2f  [%.2f, %.2f]\n", k < 0 ? modes[m].name : "", name, per_round,
                          per_second, r, lo, hi);
         }

@@ -274,10 +274,11 @@ static double mid(const struct bench *b, int server, int point, int sample) {
 static void results_print(const struct bench *b) {
     const struct server_bench_opts *o = b->o;
     int n_servers = o->beside ? 2 : 1;
-    if (o->json)
-        out_putf("{\"model\": \"%s\", \"threads\": %d, \"repeats\": %d, \"points\": [", o->model_path, o->n_threads,
-                 o->repeats);
-    else
+    if (o->json) {
+        out_puts("{\"model\": ");
+        out_quoted(o->model_path);
+        out_putf(", \"threads\": %d, \"repeats\": %d, \"points\": [", o->n_threads, o->repeats);
+    } else
         out_putf("%s, %d threads, medians of %d; streams of %d + %d tokens, a prompt of %d\n", o->model_path,
                  o->n_threads, o->repeats, o->n_prompt, o->n_answer, o->n_arrival);
     for (int k = 0; k < o->n_points; k++) {

@@ -322,11 +322,13 @@ static enum tern_status bench_all(struct service_bench *b, struct samples *all, 
     }
     double tps = mid(bare + 1, o->repeats), ttft[2] = {mid(first + 1, o->repeats), mid(second + 1, o->repeats)};
     if (o->json) {
-        out_putf("{\"model\": \"%s\", \"format\": \"%s\", \"threads\": %d, \"prompt\": %d, \"answer\": %d, "
+        out_puts("{\"model\": ");
+        out_quoted(b->model.name);
+        out_putf(", \"format\": \"%s\", \"threads\": %d, \"prompt\": %d, \"answer\": %d, "
                  "\"repeats\": %d, \"bare_tps\": %.2f, \"shared\": {\"tokens\": %d, \"own\": %d, \"cached\": %lld, "
                  "\"first_ms\": %.2f, \"second_ms\": %.2f, \"ratio\": %.4f}, \"points\": [",
-                 b->model.name, b->model.format, b->model.n_threads, o->n_prompt, o->n_answer, o->repeats, tps,
-                 o->n_shared, o->n_own, (long long)r.shared_cached, ttft[0] * 1e3, ttft[1] * 1e3, ttft[1] / ttft[0]);
+                 b->model.format, b->model.n_threads, o->n_prompt, o->n_answer, o->repeats, tps, o->n_shared, o->n_own,
+                 (long long)r.shared_cached, ttft[0] * 1e3, ttft[1] * 1e3, ttft[1] / ttft[0]);
     } else {
         out_putf("%s, %s, %d threads; streams of %d + %d tokens; a prompt of %d comes\n", b->model.name,
                  b->model.format, b->model.n_threads, o->n_prompt, o->n_answer, o->n_arrival);

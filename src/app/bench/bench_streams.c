@@ -101,11 +101,13 @@ static void point_print(const struct streams_bench *b, int n_streams, const doub
 static enum tern_status points_run(struct streams_bench *b, double tps[WAYS][STATS_MAX], struct tern_err *err) {
     struct tern_model_info m;
     tern_engine_info(b->e, &m);
-    if (b->o->json)
-        out_putf("{\"model\": \"%s\", \"format\": \"%s\", \"threads\": %d, \"prompts\": %d, \"answer\": %d, "
-                 "\"repeats\": %d, \"points\": [",
-                 m.name, m.format, m.n_threads, b->prompts.n, b->o->n_answer, b->o->repeats);
-    else
+    if (b->o->json) {
+        out_puts("{\"model\": ");
+        out_quoted(m.name);
+        out_putf(", \"format\": \"%s\", \"threads\": %d, \"prompts\": %d, \"answer\": %d, \"repeats\": %d, "
+                 "\"points\": [",
+                 m.format, m.n_threads, b->prompts.n, b->o->n_answer, b->o->repeats);
+    } else
         out_putf("%s, %s, %d threads; %d prompts, at most %d tokens each; drafts: %s\n%7s %10s %10s %8s %16s %8s %8s "
                  "%8s %8s\n",
                  m.name, m.format, m.n_threads, b->prompts.n, b->o->n_answer, m.draft, "streams", "plain t/s",

@@ -13,6 +13,38 @@ static struct model *must_open(const char *path) {
     return m;
 }
 
+static char given_name[2000]; // what name_put writes
+static int name_put(struct buf *b) {
+    kv_str(b, "general.name", given_name);
+    return 1;
+}
+
+// Names are fit for a terminal and of a bounded length, whatever a file says.
+static void test_names(void **state) {
+    (void)state;
+    static const char hostile[] = "a\033]0;b\n\xc2\x9b\xc3\xa9";
+    for (int way = 0; way < 2; way++) {
+        memset(given_name, way ? 'n' : 0, sizeof given_name - 1);
+        if (!way) memcpy(given_name, hostile, sizeof hostile);
+        struct model *m;
+        struct tern_err err;
+        struct buf b;
+        buf_init(&b, 1u << 20);
+        struct tiny t;
+        tiny_init(&t);
+        t.drop_keys = "general.name";
+        t.more_keys = name_put;
+        tiny_build(&t, &b);
+        if (model_open_memory(&m, "memory", b.data, b.len, &err) != TERN_OK) fail_msg("%s", err.message);
+        if (way)
+            assert_in_range(strlen(m->name), 200, 300);
+        else
+            assert_string_equal(m->name, "a\\x1b]0;b\\x0a\\xc2\\x9b\xc3\xa9");
+        model_close(m);
+        buf_release(&b);
+    }
+}
+
 static void test_pico(void **state) {
     (void)state;
     uint64_t best = UINT64_MAX;
@@ -386,9 +418,9 @@ static void test_drop(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pico),   cmocka_unit_test(test_drafter),
-                                       cmocka_unit_test(test_script), cmocka_unit_test(test_llama),
-                                       cmocka_unit_test(test_split),  cmocka_unit_test(test_meta),
-                                       cmocka_unit_test(test_digest), cmocka_unit_test(test_drop)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pico),   cmocka_unit_test(test_names),  cmocka_unit_test(test_drafter),
+        cmocka_unit_test(test_script), cmocka_unit_test(test_llama),  cmocka_unit_test(test_split),
+        cmocka_unit_test(test_meta),   cmocka_unit_test(test_digest), cmocka_unit_test(test_drop)};
     return cmocka_run_group_tests(tests, NULL, tmp_end);
 }
