@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """tools/check_page.py TERN [FOLDER]: the chat page of `TERN serve` in a real Chromium, through its WebDriver.
 
-Sends, streams, stops, edits, regenerates, walks branches, reloads, by keys and by buttons, at three widths; nothing may
-be asked of another host or break the page's policy. Ends with "N passed, N failed". With FOLDER, screenshots go there.
-Exit 77: no Chromium or chromedriver here."""
+Sends, streams, stops, edits, regenerates, walks branches, reloads, by keys and by buttons, at three widths, in two tabs,
+while the server is away; nothing may be asked of another host or break the page's policy. Ends with "N passed, N
+failed". With FOLDER, screenshots go there. Exit 77: no Chromium or chromedriver here."""
 import http.server
 import json
 import os
@@ -129,6 +129,51 @@ def settings(b):
     b.click("#theme")
 
 
+def tabs(b, url):
+    """A page that goes in the middle of an answer, and two tabs with the same chat: nothing is lost."""
+    here = b.call("GET", "/window")
+    b.keys("control", "shift", "o")
+    b.type("#input", "Write a very long poem.\ue007")
+    b.wait("document.querySelector('.turn.assistant .body')?.innerText.length > 20")
+    b.open(url)
+    title = "[...document.querySelectorAll('.chat > button')].find((e) => e.textContent.startsWith('Write')).click()"
+    b.wait("document.querySelectorAll('.chat').length > 1")
+    b.js(title)
+    check("what came of a broken answer is kept", len(sides(b, "assistant")[0]) >= 20)
+    check("and said to be", "broken off" in b.js("return document.querySelector('.turn.assistant .foot').innerText"))
+    b.call("POST", "/window", {"handle": b.call("POST", "/window/new", {"type": "tab"})["handle"]})
+    b.open(url)
+    b.wait("document.querySelectorAll('.chat').length > 1")
+    b.js(title)
+    say(b, "Multiply 3 by 5.")
+    both = sides(b, "user")
+    b.call("DELETE", "/window")
+    b.call("POST", "/window", {"handle": here})
+    b.wait("document.querySelectorAll('.turn.user').length === 2")
+    check("the other tab's turn is seen", sides(b, "user") == both)
+
+
+def away(command):
+    """A server that goes and comes back on its port."""
+    b = Browser()
+    server, url = start(command, "0")
+    try:
+        b.open(url)
+        b.wait("document.querySelectorAll('#model option').length === 1")
+        server.terminate()
+        server.wait()
+        say(b, "Multiply 27 by 7.")
+        check("gone is said", "cannot be reached" in b.js("return document.querySelector('.fault').innerText"))
+        b.keys("control", "shift", "o")
+        server, _ = start(command, url.rstrip("/").rsplit(":", 1)[1])
+        say(b, "Multiply 27 by 7.")  # waits for the model
+        check("back: " + sides(b, "assistant")[-1], "189" in sides(b, "assistant")[-1])
+    finally:
+        b.close()
+        server.terminate()
+        server.wait()
+
+
 def hostile(b):
     """What a model writes becomes text, whatever it looks like."""
     text = "# A <img src=x onerror=alert(1)>\n\n**b** [x](javascript:alert(1)) [y](https://e.example/)\n\n" \
@@ -142,6 +187,14 @@ def hostile(b):
     check("columns stand as the table says", b.js(
         "return [...window.out.querySelectorAll('td')].map((e) => e.className)") == ["", "right"])
     check("a table and a block", b.js("return window.out.querySelectorAll('table,.block').length") == 2)
+    b.js("window.done = false; import('./web/page_markdown.js').then((m) => {"
+         "m.markdown(window.out, arguments[0]); document.body.append(window.out); window.done = true; })",
+         "> שלום\n\n- مرحبا\n- a\n\nHi\n\n1. one\n\n   two\n")
+    b.wait("window.done")
+    check("each text has its own direction", b.js(
+        "return [...window.out.children].map((e) => getComputedStyle(e).direction)") == ["rtl", "rtl", "ltr", "ltr"])
+    check("an item's paragraphs are apart", b.js("return window.out.querySelectorAll('ol li p').length") == 1)
+    b.js("window.out.remove()")
 
 
 def narrow(url, folder):
@@ -217,6 +270,7 @@ def run(url, folder):
         stop(b)
         keep(b, url)
         settings(b)
+        tabs(b, url)
         hostile(b)
         complaints = b.log()
         check("no complaint of the browser: %s" % complaints, complaints == [])
@@ -233,14 +287,21 @@ def run(url, folder):
         pictures(url, folder)
 
 
+def start(command, port):
+    server = subprocess.Popen(command + ["serve", "--port", port, "--log", "none"], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True)
+    return server, server.stdout.readline().strip() + "/"
+
+
 def main():
     if not find_browser():
         print("no Chromium with chromedriver here (Debian: apt install chromium chromium-driver)")
         return 77
-    server = subprocess.Popen(sys.argv[1].split() + ["serve", "--port", "0", "--log", "none"], stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, text=True)
+    command = sys.argv[1].split()
+    server, url = start(command, "0")
     try:
-        run(server.stdout.readline().strip() + "/", sys.argv[2] if len(sys.argv) > 2 else None)
+        run(url, sys.argv[2] if len(sys.argv) > 2 else None)
+        away(command)
     finally:
         server.terminate()
         server.wait()

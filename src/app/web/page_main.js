@@ -11,7 +11,8 @@ const scroll = $("scroll");
 let chat = tree.chatNew();
 let settings = tree.settings.get();
 let served = []; // models of the server
-let running = null; // {node, abort, turn}: the answer that is being made
+let running = null; // {chat, node, abort, turn}: the answer that is being made
+let retry = 0; // timer: the server was not to be reached
 let editing = null; // id of the node that is being edited
 
 const element = (tag, attributes = {}, ...children) => {
@@ -176,7 +177,7 @@ function answerPut(turn, node) {
 }
 
 function editPut(turn, node) {
-  const text = element("textarea", { rows: "1", "aria-label": "Edit your message" });
+  const text = element("textarea", { rows: "1", dir: "auto", "aria-label": "Edit your message" });
   const cancel = element("button", { type: "button" }, "Cancel");
   const send = element("button", { type: "button", class: "main" }, "Send");
   const close = () => {
@@ -214,7 +215,7 @@ function turnMake(node) {
     editPut(turn, node);
     return turn;
   }
-  if (node.role === "user") turn.append(element("div", { class: "body" }, node.text));
+  if (node.role === "user") turn.append(element("div", { class: "body", dir: "auto" }, node.text));
   else answerPut(turn, node);
   footPut(turn, node);
   return turn;
@@ -274,12 +275,29 @@ function callsTake(node, deltas) {
   }
 }
 
+// A server that has just begun says for a while that its model is being loaded: the question waits for it.
+async function whenLoaded(signal, ask, on) {
+  for (;;) {
+    try {
+      return await ask();
+    } catch (e) {
+      if (e.code !== "model_loading") throw e;
+      on();
+      await new Promise((go) => {
+        const timer = setTimeout(go, 700);
+        signal.addEventListener("abort", () => (clearTimeout(timer), go()), { once: true });
+      });
+      signal.throwIfAborted();
+    }
+  }
+}
+
 const ENDS = { length: "cut at the limit of tokens", tool_calls: "" };
 
 async function run(node) {
   const begin = performance.now();
   const own = chat; // another may be opened meanwhile
-  const live = { node, abort: new AbortController(), turn: null, drawn: 0 };
+  const live = { chat: own, node, abort: new AbortController(), turn: null, drawn: 0 };
   let wait = "";
   let first;
   let usage, timings, energy;
@@ -291,8 +309,9 @@ async function run(node) {
   liveDraw(live, waiting);
   toEnd();
   say("");
+  const asked = requestOf(chat.nodes[node.parent]);
   try {
-    await answer(requestOf(chat.nodes[node.parent]), {
+    await whenLoaded(live.abort.signal, () => answer(asked, {
       signal: live.abort.signal,
       key: settings.key,
       on(chunk) {
@@ -310,8 +329,12 @@ async function run(node) {
         if (choice?.finish_reason) node.end = ENDS[choice.finish_reason] || undefined;
         liveDraw(live, waiting);
       },
+    }), () => {
+      wait = "the model is being loaded";
+      liveDraw(live, waiting);
     });
     node.stats = statsOf(usage, timings, energy, first);
+    if (retry) modelsShow();
   } catch (e) {
     if (e.name === "AbortError") node.end = "stopped";
     else node.fault = e instanceof TypeError ? "The server cannot be reached. Is `tern serve` running?" : e.message;
@@ -448,13 +471,17 @@ function settingsTake() {
 }
 
 async function modelsShow() {
+  clearTimeout(retry);
   try {
     served = await models(settings.key);
   } catch (e) {
-    if (e.status === 401) settingsOpen("The server wants an API key.");
-    else say(e instanceof TypeError ? "The server cannot be reached." : e.message, true);
+    if (e.status === 401) return settingsOpen("The server wants an API key.");
+    say(e instanceof TypeError ? "The server cannot be reached. Is `tern serve` running?" : e.message, true);
+    retry = setTimeout(modelsShow, 3000);
     return;
   }
+  if (retry) say("");
+  retry = 0;
   const kept = localStorage.getItem("tern.model");
   $("model").replaceChildren(...served.map((m) => element("option", { value: m.id }, m.id)));
   if (served.some((m) => m.id === kept)) $("model").value = kept;
@@ -510,6 +537,23 @@ function keyGlobal(e) {
   e.preventDefault();
 }
 
+// Another tab has saved or removed something.
+function otherTab(id) {
+  if (id === chat.id && !running && editing === null) {
+    const stay = atEnd();
+    chat = tree.chatLoad(id) ?? chat;
+    show();
+    if (stay) toEnd();
+  } else listShow();
+}
+
+// A page that goes in the middle of an answer keeps what it has of it.
+function leave() {
+  if (!running) return;
+  running.node.end = "broken off";
+  save(running.chat);
+}
+
 function begin() {
   const theme = localStorage.getItem("tern.theme");
   if (theme) document.documentElement.dataset.theme = theme;
@@ -549,6 +593,8 @@ function begin() {
     if ($("file").files[0]) chatImport($("file").files[0]);
     $("file").value = "";
   });
+  tree.chatsWatch(otherTab);
+  addEventListener("pagehide", leave);
   show();
   sendShow();
   modelsShow();

@@ -41,8 +41,14 @@ function inlinePut(out, text, depth = 0) {
   }
 }
 
+// A list or a quotation stands on the side from which its first letter is read: dir="auto" does not look into elements
+// that have a direction of their own, and the paragraphs inside do.
+const sideOf = (text) => (/[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u
+  .test(/\p{L}/u.exec(text)?.[0] ?? "") ? "rtl" : "ltr");
+
+// Each paragraph, heading and cell runs in the direction of its own first letters.
 function withInline(tag, text) {
-  const e = make(tag);
+  const e = make(tag, { dir: "auto" });
   inlinePut(e, text);
   return e;
 }
@@ -56,7 +62,7 @@ function codeBlock(language, text) {
   copy.append(svg);
   copy.addEventListener("click", () => copy.dispatchEvent(new CustomEvent("copytext", { bubbles: true, detail: text })));
   return make("div", { class: "block" }, make("div", {}, make("span", {}, language), copy),
-    make("pre", { tabindex: "0" }, make("code", {}, text)));
+    make("pre", { tabindex: "0", dir: "ltr" }, make("code", {}, text)));
 }
 
 const cells = (line) => line.trim().replace(/^\||\|$/g, "").split(/(?<!\\)\|/).map((c) => c.trim().replaceAll("\\|", "|"));
@@ -80,9 +86,10 @@ const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
 
 // A list with the lists inside it, by indentation.
 function listPut(out, lines, at, depth) {
-  const [, indent, mark] = ITEM.exec(lines[at]);
+  const [, indent, mark, first] = ITEM.exec(lines[at]);
   const ordered = /\d/.test(mark);
-  const list = make(ordered ? "ol" : "ul", ordered && parseInt(mark, 10) !== 1 ? { start: parseInt(mark, 10) } : {});
+  const list = make(ordered ? "ol" : "ul", { dir: sideOf(first) });
+  if (ordered && parseInt(mark, 10) !== 1) list.setAttribute("start", parseInt(mark, 10));
   let inside = [];
   let item = null;
   const close = () => {
@@ -97,7 +104,7 @@ function listPut(out, lines, at, depth) {
       close();
       item = make("li");
       list.append(item);
-      inside.push(m[3]);
+      inside.push(m[3].replace(/^\[([ xX])\]\s+/, (_, done) => (done === " " ? "☐ " : "☑ ")));
     } else if (!lines[at].trim()) {
       const next = lines[at + 1] ?? "";
       if (!ITEM.test(next) && next.length - next.trimStart().length <= indent.length) break;
@@ -134,7 +141,7 @@ function blocksPut(out, lines, depth = 0, tight = false) {
     } else if (depth < DEPTH_MAX && /^\s{0,3}>/.test(line)) {
       const inside = [];
       for (; at < lines.length && /^\s{0,3}>/.test(lines[at]); at++) inside.push(lines[at].replace(/^\s{0,3}> ?/, ""));
-      const quote = make("blockquote");
+      const quote = make("blockquote", { dir: sideOf(inside.join(" ")) });
       blocksPut(quote, inside, depth + 1);
       out.append(quote);
     } else if (line.includes("|") && isRule(lines[at + 1] ?? "")) {
@@ -149,7 +156,7 @@ function blocksPut(out, lines, depth = 0, tight = false) {
       for (const node of [...p.childNodes]) // line ends of the answer stay line ends
         if (node.nodeType === Node.TEXT_NODE && node.data.includes("\n"))
           node.replaceWith(...node.data.split("\n").flatMap((t, i) => (i ? [make("br"), t] : [t])));
-      if (tight) out.append(...p.childNodes);
+      if (tight && !out.hasChildNodes()) out.append(...p.childNodes); // further ones of an item are paragraphs
       else out.append(p);
     }
   }

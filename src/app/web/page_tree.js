@@ -30,8 +30,23 @@ export function chatLoad(id) {
   return chat && isChat(chat) ? chat : null;
 }
 
+// The same chat may be open in another tab. Nodes are only ever added and texts only grow, so what both have made stays.
+function chatMerge(chat) {
+  const kept = chatLoad(chat.id);
+  if (!kept) return;
+  const join = (ours, theirs) => ours.push(...theirs.filter((id) => !ours.includes(id)));
+  for (const [id, node] of Object.entries(kept.nodes)) {
+    const own = chat.nodes[id];
+    if (!own) chat.nodes[id] = node;
+    else join(own.children, node.children);
+    if (own && node.text.length > own.text.length) Object.assign(own, { ...node, children: own.children });
+  }
+  join(chat.top, kept.top);
+}
+
 // False: the browser's room for this page is used up.
 export function chatSave(chat) {
+  chatMerge(chat);
   const list = chatList().filter((c) => c.id !== chat.id);
   list.unshift({ id: chat.id, title: chat.title, time: chat.time });
   list.sort((a, b) => b.time - a.time);
@@ -42,6 +57,14 @@ export function chatSave(chat) {
   } catch {
     return false;
   }
+}
+
+// Calls on(id) when another tab has saved a chat, on(null) when one came or went.
+export function chatsWatch(on) {
+  addEventListener("storage", (e) => {
+    if (e.key === LIST || e.key === null) on(null);
+    else if (e.key.startsWith(chatKey("")) && e.newValue !== null) on(e.key.slice(chatKey("").length));
+  });
 }
 
 export function chatRemove(id) {
