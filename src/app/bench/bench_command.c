@@ -1,6 +1,7 @@
 // tern bench: prefill and decode speed of a model or of random weights in a named shape, through the public interface.
 // Repetitions are whole requests on fixed token ids; the first one warms up and is not counted. Beside the decode speed
-// stands its share of the read bandwidth, beside the prefill speed its share of the arithmetic, measured in the same run.
+// stands its share of the read bandwidth, beside the prefill speed its share of the arithmetic's peak, both measured in
+// the same run.
 #include "base/base.h"
 #include "prog/prog.h"
 #include "app/app.h"
