@@ -403,7 +403,9 @@ struct tern_event {
     int n_logprobs_token;
     int64_t n_done, n_total; // progress
     enum tern_finish finish; // done
-    struct tern_usage usage; // done; of progress only n_cached
+    // Of DONE. Of progress only n_cached. Of others, so far: n_prompt, n_cached, n_answer, prompt_s, answer_s,
+    // first_token_s, plan, n_rounds, n_drafted, n_accepted.
+    struct tern_usage usage;
 };
 // With prompt_logprobs, once a text or DONE came: the log-probability of token i of the prompt given those before it
 // (NaN for the first), and in out[1 … n_logprobs] the likeliest in its place (id -1: none). out: [1 + n_logprobs]; the

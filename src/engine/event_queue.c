@@ -3,6 +3,8 @@
 #include "base/base.h"
 #include "request_int.h"
 
+#include <math.h>
+
 #define EVENTS_FIRST 16   // capacity to begin with: most queues never hold more
 #define EVENTS_BEHIND 128 // so many unpulled: the reader is slow, and texts are joined. More than a round's tokens
 
@@ -41,9 +43,11 @@ bool event_queue_put_text(struct event_queue *q, enum tern_event_type type, stru
     struct queued_event *last = q->n - q->at >= EVENTS_BEHIND ? &q->events[q->n - 1] : NULL;
     if (last && last->type == type && last->text_at + last->text_len == at) {
         last->text_len += text.len;
+        last->mark = q->mark;
         if (last->logprobs_len == 0) last->logprobs_at = q->logprobs_taken;
         last->logprobs_len += n_logprobs;
     } else if (!push(q, (struct queued_event){.type = type,
+                                              .mark = q->mark,
                                               .text_at = at,
                                               .text_len = text.len,
                                               .logprobs_at = q->logprobs_taken,
@@ -55,7 +59,8 @@ bool event_queue_put_text(struct event_queue *q, enum tern_event_type type, stru
 }
 
 bool event_queue_put_call(struct event_queue *q, struct str name, struct str arguments) {
-    struct queued_event ev = {.type = TERN_EVENT_TOOL_CALL, .text_at = q->text.len, .text_len = arguments.len};
+    struct queued_event ev = {
+        .type = TERN_EVENT_TOOL_CALL, .mark = q->mark, .text_at = q->text.len, .text_len = arguments.len};
     buf_put(&q->text, arguments.data, arguments.len);
     ev.name_at = q->text.len;
     ev.name_len = name.len;
@@ -93,6 +98,17 @@ bool event_queue_pop(struct event_queue *q, int n_logprobs_token, struct tern_ev
     *event = (struct tern_event){.type = ev->type, .n_done = ev->n_done, .n_total = ev->n_total};
     event->usage.n_cached = ev->n_cached;
     if (ev->type == TERN_EVENT_PROGRESS) return true;
+    event->usage = (struct tern_usage){.n_prompt = ev->mark.n_prompt,
+                                       .n_cached = ev->mark.n_cached,
+                                       .n_answer = ev->mark.n_answer,
+                                       .n_rounds = ev->mark.n_rounds,
+                                       .n_drafted = ev->mark.n_drafted,
+                                       .n_accepted = ev->mark.n_accepted,
+                                       .first_token_s = (double)ev->mark.first_ns * 1e-9,
+                                       .plan = ev->mark.plan,
+                                       .prompt_s = (double)ev->mark.prompt_ns * 1e-9,
+                                       .answer_s = (double)ev->mark.answer_ns * 1e-9,
+                                       .joules = NAN};
     if (ev->type == TERN_EVENT_TOOL_CALL) {
         event->tool_arguments = text;
         event->tool_name = (struct tern_str){q->text.data + ev->name_at, ev->name_len};

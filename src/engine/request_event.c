@@ -5,6 +5,16 @@
 
 static bool sink_event(void *arg, const struct answer_event *ev) {
     struct tern_request *r = arg;
+    r->queue.mark = (struct event_mark){.n_prompt = r->usage.n_prompt,
+                                        .n_rounds = r->usage.n_rounds,
+                                        .n_drafted = r->usage.n_drafted,
+                                        .n_accepted = r->usage.n_accepted,
+                                        .first_ns = r->first_ns ? r->first_ns - r->created_ns : 0,
+                                        .plan = r->usage.plan,
+                                        .n_cached = r->usage.n_cached,
+                                        .n_answer = (int64_t)r->answer.len,
+                                        .prompt_ns = r->prompt_ns,
+                                        .answer_ns = r->first_ns ? clock_ns() - r->first_ns : 0};
     if (ev->type == ANSWER_CALL) return event_queue_put_call(&r->queue, ev->name, ev->arguments);
     if (ev->text.len == 0) return true;
     return event_queue_put_text(&r->queue, ev->type == ANSWER_TEXT ? TERN_EVENT_TEXT : TERN_EVENT_REASONING, ev->text);

@@ -9,8 +9,14 @@
 #define REQUEST_TEXT_MAX (64u << 20) // bytes of answer text waiting to be pulled
 #define REQUEST_EVENTS_MAX 1024      // events waiting to be pulled
 
+struct event_mark { // how far the answer was when an event was made
+    int64_t n_prompt, n_cached, n_answer, n_rounds, n_drafted, n_accepted;
+    uint64_t prompt_ns, answer_ns, first_ns; // first: from create to the first token
+    const char *plan;
+};
 struct queued_event {
     enum tern_event_type type;
+    struct event_mark mark;
     size_t text_at, text_len; // into the queue's text
     size_t name_at, name_len;
     size_t logprobs_at, logprobs_len;
@@ -24,6 +30,7 @@ struct event_queue {
     struct tern_logprob *logprobs;
     size_t n_logprobs, logprobs_cap, logprobs_taken; // gathered; taken: already given to queued events
     bool out_of_room;                                // an event could not be queued
+    struct event_mark mark;                          // of the events that are put now
 };
 void event_queue_init(struct event_queue *q);
 void event_queue_release(struct event_queue *q);

@@ -67,6 +67,19 @@ TERN_SERVE_port=1 run config check
 want_code 'a variable in small letters' 2
 TERN_SERVE_XYZZY=1 TERN_SERVE_PORT=70 run serve -m no-such-model
 want_in 'an unknown variable at the start' err 'TERN_SERVE_XYZZY: no setting has this variable, it does nothing'
+OLLAMA_KEEP_ALIVE=1h OLLAMA_NUM_PARALLEL=3 OLLAMA_MAX_QUEUE=9 OLLAMA_CONTEXT_LENGTH=777 OLLAMA_HOST=9.9.9.9 run serve --check
+want_code 'the variables of Ollama' 0
+want_in 'OLLAMA_KEEP_ALIVE' out '^idle = 3600$'
+want_in 'OLLAMA_NUM_PARALLEL' out '^streams = 3$'
+want_in 'OLLAMA_MAX_QUEUE' out '^queue = 9$'
+want_in 'OLLAMA_CONTEXT_LENGTH' out '^ctx = 777$'
+want_in 'OLLAMA_HOST' out '^host = "127.0.0.1"$'
+OLLAMA_KEEP_ALIVE=-1 OLLAMA_NUM_PARALLEL=0 OLLAMA_MAX_QUEUE=many run serve --check
+want_code 'values of Ollama that mean nothing' 0
+want_in 'OLLAMA_KEEP_ALIVE for ever' out '^idle = 0$'
+want_in 'OLLAMA_NUM_PARALLEL by itself' out '^streams = 4$'
+OLLAMA_NUM_PARALLEL=3 run serve --config "$work/conf" --check --streams 2
+want_in 'options over variables of Ollama' out '^streams = 2$'
 bad 'an unknown setting' 'prot = 1' 'prot'
 bad 'a line without =' 'port' 'name = value'
 bad 'a value out of range' 'port = 99999' '65535'

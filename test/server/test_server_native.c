@@ -28,8 +28,8 @@ static int teardown(void **state) {
 }
 
 static json_t *json_of(const char *path, const char *body) {
-    struct answer_http a = http_post(&server, path, body, "");
-    if (a.status != 200) fail_msg("%s %s: %d %s", path, body, a.status, a.body);
+    struct answer_http a = body ? http_post(&server, path, body, "") : http_get(&server, path, "");
+    if (a.status != 200) fail_msg("%s %s: %d %s", path, body ? body : "", a.status, a.body);
     json_t *j = answer_json(&a);
     answer_free(&a);
     return j;
@@ -278,6 +278,9 @@ static void fields_are_checked(void **state) {
                 {"seed", "4294967295", "1.5"},
                 {"repeat_last_n", "-1", "-2"},
                 {"n_cmpl", "1", "9"},
+                {"n_indent", "2", "-1"},
+                {"n_indent", "null", "true"},
+                {"timings_per_token", "true", "1"},
                 {"t_max_predict_ms", "1000", "-1"},
                 {"logit_bias", "[[5, 1.5], [6, false]]", "[[5]]"},
                 {"typical_p", "1.0", "0.9"},
@@ -325,6 +328,99 @@ static void fields_are_checked(void **state) {
     }
 }
 
+// n_indent: the answer ends before a line that stands too far out; blank lines do not count, the first line neither.
+static void lines_too_far_out(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int n_indent;
+        const char *told, *stop_type;
+    } rows[] = {{"a\\n  b\\n\\n   c\\n d\\ne", 2, "a\n  b\n\n   c\n", "limit"},
+                {"a\\n  b\\n\\n   c\\n d\\ne", 1, "a\n  b\n\n   c\n d\n", "limit"},
+                {"a\\n  b\\n\\n   c\\n d\\ne", 0, "a\n  b\n\n   c\n d\ne", "eos"},
+                {"a\\n\\tb", 1, "a\n\tb", "eos"},
+                {"a\\n\\tb", 2, "a\n", "limit"},
+                {"  a\\n    b", 4, "  a\n    b", "eos"}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        for (int stream = 0; stream < 2; stream++) {
+            char body[400];
+            snprintf(body, sizeof body,
+                     "{\"prompt\": \"x\", \"grammar\": \"root ::= \\\"%s\\\"\", \"n_predict\": 60, \"n_indent\": %d%s}",
+                     rows[i].text, rows[i].n_indent, stream ? ", \"stream\": true" : "");
+            struct pieces p = {0};
+            json_t *j = stream ? NULL : json_of("/completion", body);
+            if (stream) p = streamed(body);
+            const char *told = stream ? p.text.data : json_text_at(j, "content");
+            if (strcmp(told, rows[i].told) != 0) fail_msg("%s: '%s'", body, told);
+            assert_string_equal(json_text_at(stream ? p.last : j, "stop_type"), rows[i].stop_type);
+            if (stream) pieces_free(&p);
+            json_decref(j);
+        }
+}
+
+// timings_per_token: counts that grow by piece and end with the answer's own; without it no piece has them.
+struct counted {
+    int n_pieces, n_with;
+    int64_t n_last;
+};
+static void timed_take(void *arg, json_t *j, const char *event) {
+    struct counted *c = arg;
+    json_t *timings = json_object_get(j, "timings");
+    const int64_t n = json_integer_value(json_object_get(timings, "predicted_n"));
+    (void)event;
+    json_t *stop = json_object_get(j, "stop"); // /completion has it in each piece, chats never
+    if (stop ? json_is_true(stop) : json_is_string(json_at(j, "choices.0.finish_reason"))) {
+        assert_true(timings && n >= c->n_last);
+        return;
+    }
+    c->n_pieces++;
+    if (!timings) return;
+    c->n_with++;
+    assert_true(n > c->n_last);
+    assert_true(json_integer_value(json_object_get(timings, "prompt_n")) +
+                    json_integer_value(json_object_get(timings, "cache_n")) >
+                0);
+    assert_string_equal(json_text_at(timings, "plan"), "whole(cpu)");
+    c->n_last = n;
+}
+static void timings_by_piece(void **state) {
+    (void)state;
+    for (int said = 0; said < 2; said++) {
+        char body[1000];
+        struct counted c = {0};
+        snprintf(body, sizeof body, "{\"prompt\": %s, \"stream\": true, \"timings_per_token\": %s}", prompt,
+                 said ? "true" : "false");
+        struct answer_http a = http_post(&server, "/completion", body, "");
+        stream_each(&a, timed_take, &c);
+        assert_true(c.n_pieces >= 2);
+        assert_int_equal(c.n_with, said ? c.n_pieces : 0);
+        answer_free(&a);
+        a = chat_ask(&server, "s01", said ? ", \"stream\": true, \"timings_per_token\": true" : ", \"stream\": true");
+        c = (struct counted){0};
+        stream_each(&a, timed_take, &c);
+        assert_int_equal(c.n_with, said ? c.n_pieces - 1 : 0); // but the first chunk, which has no token
+        answer_free(&a);
+    }
+}
+
+static void adapters(void **state) {
+    (void)state;
+    static const struct {
+        const char *body;
+        int status;
+    } rows[] = {{"[]", 200}, {" [ ] ", 200}, {"[{\"id\": 0, \"scale\": 1}]", 400}, {"{}", 400}, {"", 400},
+                {"[", 400},  {"null", 400}};
+    json_t *j = json_of("/lora-adapters", NULL);
+    assert_true(json_is_array(j) && json_array_size(j) == 0);
+    json_decref(j);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct answer_http a = http_post(&server, "/lora-adapters", rows[i].body, "");
+        if (a.status != rows[i].status) fail_msg("%s: %d %s", rows[i].body, a.status, a.body);
+        if (a.status == 200) assert_string_equal(a.body, "{\"success\":true}");
+        answer_free(&a);
+    }
+}
+
 // t_max_predict_ms: an answer of many lines that would go on for thousands of tokens ends soon after the time.
 static void time_is_bounded(void **state) {
     (void)state;
@@ -345,6 +441,7 @@ int main(void) {
         cmocka_unit_test(fields_that_are_named),   cmocka_unit_test(prompts_of_each_shape),
         cmocka_unit_test(progress_is_told),        cmocka_unit_test(gaps),
         cmocka_unit_test(no_gaps_without_markers), cmocka_unit_test(fields_are_checked),
-        cmocka_unit_test(time_is_bounded)};
+        cmocka_unit_test(time_is_bounded),         cmocka_unit_test(lines_too_far_out),
+        cmocka_unit_test(timings_by_piece),        cmocka_unit_test(adapters)};
     return cmocka_run_group_tests_name("native", tests, setup, teardown);
 }

@@ -169,7 +169,13 @@ static void refusals(void **state) {
                 {"/slots/0?action=save", "{" MESSAGES "}", "filename", 400},
                 {"/slots/0?action=save", "{\"filename\": \"x\"}", "messages", 400},
                 {"/slots/0?action=save", "{\"filename\": \"x\", \"prompt\": \"a\", " MESSAGES "}", "messages", 400},
-                {"/slots/0?action=erase", "{\"filename\": \"x\"}", "action", 400},
+                {"/slots/0?action=erase", "{\"filename\": \"../x\"}", "filename", 400},
+                {"/slots/0?action=erase", "{\"filename\": \"none\"}", "no state", 404},
+                {"/slots/0?action=erase", "", "n_erased\":0", 200},
+                {"/slots/0?action=erase", "{}", "n_erased\":0", 200},
+                {"/slots/-1?action=erase", "{}", "id_slot", 400},
+                {"/slots/x?action=erase", "{}", "id_slot", 400},
+                {"/slots/0?action=drop", "{\"filename\": \"x\"}", "action", 400},
                 {"/slots/0", "{\"filename\": \"x\"}", "action", 400},
                 {"/slots/0?action=restore", "{\"filename\": \"../x\"}", "filename", 400},
                 {"/slots/0?action=restore", "{\"filename\": \"none\"}", "no state", 404}};
@@ -198,6 +204,15 @@ static void refusals(void **state) {
     assert_int_equal(n, 65);
     done(http_post(&s, "/slots/0?action=save", "{\"filename\": \"many3\", " MESSAGES "}", KEY_B), "n_saved");
     done(http_post(&s, "/slots/0?action=save", "{\"filename\": \"mine\", " MESSAGES "}", KEY_A), "n_saved");
+    // An erased one makes room for another of its key; the other key's of that name stays.
+    struct answer_http gone = http_post(&s, "/slots/0?action=erase", "{\"filename\": \"mine\"}", KEY_B);
+    assert_int_equal(gone.status, 404);
+    answer_free(&gone);
+    assert_true(done(http_post(&s, "/slots/0?action=erase", "{\"filename\": \"many3\"}", KEY_B), "n_removed") > 100);
+    done(http_post(&s, "/slots/0?action=save", "{\"filename\": \"another\", " MESSAGES "}", KEY_B), "n_saved");
+    gone = http_post(&s, "/slots/0?action=restore", "{\"filename\": \"many3\"}", KEY_B);
+    assert_int_equal(gone.status, 404);
+    answer_free(&gone);
     assert_int_equal(server_stop(&s), 0);
     server_start(&s, (const char *const[]){"-m", SCRIPT_MODEL, "--log", "none", NULL});
     struct answer_http a = http_post(&s, "/slots/0?action=restore", "{\"filename\": \"x\"}", "");

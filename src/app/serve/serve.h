@@ -26,11 +26,15 @@
 #define SERVE_CHOICES_MAX 64 // n * prompts
 #define SERVE_KEYS_MAX 256
 #define SERVE_KEY_BYTES_MAX 512
+#define SERVE_INDENT_MAX 4096
 #define SERVE_TEXT_BYTES_MAX (64u << 20) // of one answer
 #define SERVE_JSON_DEPTH_MAX JSON_DEPTH_MAX
 #define SERVE_ROOM_MIN (64u << 10) // an answer is written on while its stream has so much room
 #define SERVE_NAME_SHOWN_MAX 60    // bytes of a client's text that an error quotes
-#define SERVE_PORT_DEFAULT 8376    // TERN on a telephone's keys
+#define SERVE_OLLAMA_VALUES 8
+#define SERVE_IDLE_S_MIN 0.001 // of a keep_alive of 0: --idle 0 is for ever
+#define SERVE_IDLE_S_MAX 1e9
+#define SERVE_PORT_DEFAULT 8376 // TERN on a telephone's keys
 
 enum serve_family { SERVE_OPENAI, SERVE_ANTHROPIC, SERVE_OLLAMA };
 enum serve_flags {
@@ -38,6 +42,8 @@ enum serve_flags {
     SERVE_ANY_TYPE = 2, // a body of any content type when no browser sends it (curl -d without a header)
     SERVE_EARLY = 4,    // answered while the model is loading
     SERVE_NO_MODEL = 8, // names no model that must be there
+    SERVE_QUERY = 16,   // of GET: ?model= chooses, and is loaded
+    SERVE_UNLOADS = 32, // an empty prompt with keep_alive 0 unloads (serve_keep.c)
 };
 
 struct serve;
@@ -106,6 +112,7 @@ struct serve_opts {
 // Models. The first is loaded at the start, others when a request names them; one that nobody holds may be unloaded:
 // for room, or after --idle seconds. A request holds its model from serve_gate_handle() to its end (serve_pool.c).
 #define SERVE_MODELS_MAX 16
+#define SERVE_KEEP_FOREVER (-1)
 enum serve_model_state { SERVE_UNLOADED, SERVE_WANTED, SERVE_LOADING, SERVE_LOADED };
 struct serve_model {
     char id[160];
@@ -120,6 +127,9 @@ struct serve_model {
     uint64_t used_ns; // when the last of them let go
     uint64_t bytes;   // what it needs at most, known since it was loaded first; 0: never
     uint64_t n_loads;
+    bool has_failed; // to load, the last time
+    bool keep_said;  // by a request's keep_alive: for so long after its last use, in place of --idle
+    int64_t keep_ns; // or SERVE_KEEP_FOREVER
     double progress; // of loading, 0 to 1
     char digest[65]; // SHA-256 of the file, once it is known (serve_digest.c)
     struct serve_metrics metrics;
@@ -135,6 +145,8 @@ struct serve {
     struct serve_opts o;
     struct buf configs[2]; // texts of files, which hold the settings' values
     int n_configs;
+    char ollama_values[SERVE_OLLAMA_VALUES][32]; // settings of Ollama's variables
+    struct buf notes;                            // lines for the start: what of the environment is read, and what not
     struct model_opts model;
     struct sample_opts sample; // the operator's defaults; max_tokens is a ceiling
     struct net_server *net;
@@ -152,7 +164,7 @@ struct serve {
     bool is_draining;
     struct serve_answer *answers; // at work
     struct serve_waiter *waiters; // requests whose model is being loaded
-    struct os_thread *loader;     // NULL: one model, which stays
+    struct os_thread *loader;     // NULL: not begun, or over
     struct os_thread *digester;   // NULL: nobody asked for digests yet
     struct serve_pull *pull;      // the newest, at work or over
     struct os_cond *wake;         // of the loader
@@ -188,7 +200,16 @@ struct serve_model *serve_model_find(struct serve *s, struct str name);
 // Holds a model if it is loaded.
 bool serve_model_hold(struct serve *s, struct serve_model *m);
 void serve_model_drop(struct serve *s, struct serve_model *m, bool used); // used: --idle counts from now
-// Runs the route with the model that the body names, as soon as it is there.
+// When it would be unloaded, on the clock of clock_ns(), if nobody asked for it any more; UINT64_MAX: never. Under the
+// lock.
+uint64_t serve_model_expires_locked(const struct serve *s, const struct serve_model *m);
+void serve_model_want(struct serve *s, struct serve_model *m); // begins to load it, if it is not there
+// Unloads it now, or when the last of its requests is over. False: it is not loaded.
+bool serve_model_unload(struct serve *s, struct serve_model *m);
+void serve_model_unknown(struct serve *s, struct net_request *r, struct str name); // 404 that tells which there are
+// A keep_alive as text; false: it is none.
+bool serve_keep_parse(struct str text, int64_t *keep_ns);
+// Runs the route with the model that body or query names, as soon as it is there.
 void serve_model_route(struct serve *s, struct net_request *r);
 // Is what a request names the model that it has? False after answering 404.
 bool serve_model_check(struct serve *s, struct net_request *r, struct str name);
@@ -236,9 +257,13 @@ struct serve_ask {
     struct str suffix; // what follows the gap that a completion fills in; empty: none
     struct str system; // raw JSON (formats with a field of its own for it)
     float temperature, top_p, min_p, presence_penalty, frequency_penalty, repeat_penalty;
-    int64_t top_k, max_tokens, max_completion_tokens, n, best_of, logprobs_n, top_logprobs, seed, repeat_last;
+    int64_t dimensions, top_k, max_tokens, max_completion_tokens, n, best_of, logprobs_n, top_logprobs, seed,
+        repeat_last;
+    bool keep_alive; // said: for keep_ns, or SERVE_KEEP_FOREVER
+    int64_t keep_ns;
+    int64_t n_indent;      // blanks that lines after the first begin with, else the answer ends before the line; 0: any
     int64_t answer_ms_max; // then the answer ends, once a line of it is there; 0: never
-    bool stream, include_usage, logprobs, echo, ignore_eos, parallel_tool_calls, return_progress;
+    bool stream, include_usage, logprobs, echo, ignore_eos, parallel_tool_calls, return_progress, timings_per_token;
     const char *stop[TERN_STOP_MAX];
     int n_stop;
     struct tern_logit_bias *bias;
@@ -309,8 +334,10 @@ void serve_ask_release(struct serve_ask *a);
 // a->fault says what is wrong. prefix: for names in messages, "options." or "".
 bool serve_fields_read(struct serve_ask *a, struct str object, const char *prefix, const struct serve_field *fields);
 // take() functions shared by formats.
-bool serve_take_stop(struct serve_ask *a, struct str raw, const char *name);     // a string or a list of them
-bool serve_take_effort(struct serve_ask *a, struct str raw, const char *name);   // "none", "low" …
+bool serve_take_stop(struct serve_ask *a, struct str raw, const char *name);       // a string or a list of them
+bool serve_take_effort(struct serve_ask *a, struct str raw, const char *name);     // "none", "low" …
+bool serve_take_keep_alive(struct serve_ask *a, struct str raw, const char *name); // seconds, or a duration
+void serve_keep_set(struct serve *s, struct serve_model *m, const struct serve_ask *a);
 bool serve_take_think(struct serve_ask *a, struct str raw, const char *name);    // true, false or an effort
 bool serve_take_thinking(struct serve_ask *a, struct str raw, const char *name); // {"type": "disabled"} …
 bool serve_take_template_values(struct serve_ask *a, struct str raw, const char *name);
@@ -340,8 +367,10 @@ struct serve_choice {
     struct buf calls;           // JSON: {"id", "type": "function", "function": {"name", "arguments"}} objects, by ", "
     struct buf logprobs;        // as the format writes them
     int n_calls;
-    char call_id[40];     // of the newest call
-    bool is_done, is_cut; // cut: ended by the server (only the first call was wanted, the time is over)
+    char call_id[40];         // of the newest call
+    struct buf blanks, shown; // of n_indent: the line's blanks so far, what of an event is told
+    bool at_line_begin;       // … none but blanks came since the last line's end
+    bool is_done, is_cut;     // cut: ended by the server (only the first call was wanted, the time is over)
     enum tern_finish cut_finish;
     enum tern_finish finish;
     struct tern_usage usage;
@@ -409,6 +438,8 @@ static inline struct str serve_view(struct tern_str s) { return (struct str){s.d
 
 // Settings from files and the environment into the options' targets; 0, or the exit code after telling.
 int serve_config_read(const struct command *c, struct serve *s, const struct opt *const *tables, int argc, char **argv);
+// Ollama's variables that mean the same here, before everything else; the exit code, or 0.
+int serve_ollama_env_read(const struct command *c, struct serve *s, const struct opt *const *tables);
 // Variables that look like settings and are none: told by name, with --check an error; the exit code, or 0.
 int serve_config_variables_check(const struct command *c, const struct serve *s, const struct opt *const *tables);
 void serve_config_tell(const struct opt *const *tables); // all of them on stdout, but for keys

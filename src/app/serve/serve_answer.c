@@ -5,7 +5,7 @@
 // pokes again when it drained, and cuts a client that takes nothing. A client that leaves frees the jobs, which cancels
 // them at the next step.
 #include "base/base.h"
-#include "serve.h"
+#include "serve_parts.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -53,6 +53,8 @@ void serve_answer_free(struct serve_answer *a) {
         buf_release(&c->reasoning);
         buf_release(&c->calls);
         buf_release(&c->logprobs);
+        buf_release(&c->blanks);
+        buf_release(&c->shown);
     }
     mem_free(a->choices);
     tern_constraint_close(&a->constraint);
@@ -130,6 +132,10 @@ void serve_timings_put(struct json_writer *w, const struct serve_answer *a) {
     json_write_object_end(w);
 }
 
+void serve_timings_piece_put(struct json_writer *w, const struct serve_answer *a) {
+    if (a->ask.timings_per_token) serve_timings_put(w, a);
+}
+
 void serve_energy_put(struct json_writer *w, const struct serve_answer *a) {
     double joules = serve_usage_sum(a).joules;
     json_write_key(w, "energy");
@@ -192,6 +198,13 @@ static bool time_is_over(const struct serve_answer *a, const struct serve_choice
 
 static void event_take(struct serve_answer *a, struct serve_choice *c, const struct tern_event *e) {
     struct serve_call *call = serve_call_of(a->r);
+    struct tern_event less;
+    bool over = false;
+    if (e->type == TERN_EVENT_TEXT && a->ask.n_indent > 0 && !c->is_cut) {
+        less = *e;
+        less.text = serve_indent_take(&a->ask, c, e->text, &over);
+        e = &less;
+    }
     if (e->type == TERN_EVENT_DONE) {
         c->is_done = true;
         c->finish = c->is_cut ? c->cut_finish : e->finish;
@@ -200,6 +213,7 @@ static void event_take(struct serve_answer *a, struct serve_choice *c, const str
         if (c->is_cut) return;
         if (call->first_token_s == 0) call->first_token_s = (double)(clock_ns() - a->begin_ns) * 1e-9;
     }
+    if (a->ask.timings_per_token && e->type != TERN_EVENT_DONE && e->type != TERN_EVENT_PROGRESS) c->usage = e->usage;
     switch (e->type) {
     case TERN_EVENT_TEXT: buf_put(&c->text, e->text.data, e->text.len); break;
     case TERN_EVENT_REASONING: buf_put(&c->reasoning, e->text.data, e->text.len); break;
@@ -209,7 +223,7 @@ static void event_take(struct serve_answer *a, struct serve_choice *c, const str
     }
     a->wire->event(a, c, e, &a->out);
     if (e->type == TERN_EVENT_TOOL_CALL && !a->ask.parallel_tool_calls) choice_cut(c, TERN_FINISH_TOOL_CALLS);
-    if (e->type == TERN_EVENT_TEXT && time_is_over(a, c)) choice_cut(c, TERN_FINISH_LENGTH);
+    if (e->type == TERN_EVENT_TEXT && (over || time_is_over(a, c))) choice_cut(c, TERN_FINISH_LENGTH);
 }
 
 // Takes what the choice's job has to tell, at most so long as there is room. False: *fault says what failed.
@@ -338,6 +352,8 @@ static enum tern_status choice_submit(struct serve_answer *a, struct serve_choic
     buf_init(&c->reasoning, SERVE_TEXT_BYTES_MAX);
     buf_init(&c->calls, SERVE_TEXT_BYTES_MAX);
     buf_init(&c->logprobs, SERVE_TEXT_BYTES_MAX);
+    buf_init(&c->blanks, SERVE_TEXT_BYTES_MAX);
+    buf_init(&c->shown, SERVE_TEXT_BYTES_MAX);
     return tern_job_submit(&c->job, a->m->service, &o, err);
 }
 

@@ -15,6 +15,7 @@ void serve_ask_init(struct serve_ask *a, const struct serve *s) {
                             .frequency_penalty = r->frequency_penalty,
                             .repeat_penalty = r->repeat_penalty,
                             .top_k = r->top_k,
+                            .dimensions = SERVE_UNSET,
                             .repeat_last = r->repeat_last,
                             .max_tokens = SERVE_UNSET,
                             .max_completion_tokens = SERVE_UNSET,

@@ -14,6 +14,7 @@ static const struct serve_field fields[] = {
     {"reasoning_effort", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_effort, 0},
     {"chat_template_kwargs", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_template_values, 0},
     SERVE_FIELD("return_progress", SERVE_FIELD_BOOL, return_progress, 0, 0),
+    SERVE_FIELD("timings_per_token", SERVE_FIELD_BOOL, timings_per_token, 0, 0),
     {"functions", SERVE_FIELD_REFUSE, 0, 0, 0, 0, "the old form of tools is not read; use tools"},
     {"function_call", SERVE_FIELD_REFUSE, 0, 0, 0, 0, "the old form of tool_choice is not read; use tool_choice"},
     {"chat_template", SERVE_FIELD_REFUSE, 0, 0, 0, 0, "templates of clients are not run"},
@@ -112,6 +113,7 @@ static void call_chunks_put(struct serve_answer *a, struct serve_choice *c, cons
         json_write_object_end(&w);
         json_write_array_end(&w);
         chunk_close(&w, a, NULL, NULL);
+        if (part == 1) serve_timings_piece_put(&w, a);
         chunk_end(&w, out);
     }
 }
@@ -136,6 +138,7 @@ static void on_event(struct serve_answer *a, struct serve_choice *c, const struc
         chunk_open(&w, a, c->index, out);
         serve_put_str(&w, e->type == TERN_EVENT_TEXT ? "content" : "reasoning_content", serve_view(e->text));
         chunk_close(&w, a, e, NULL);
+        serve_timings_piece_put(&w, a);
         chunk_end(&w, out);
         break;
     case TERN_EVENT_TOOL_CALL: call_chunks_put(a, c, e, out); break;

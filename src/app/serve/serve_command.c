@@ -50,7 +50,7 @@ static void opts_table(struct serve *s, struct opt table[SERVE_OPTS_N]) {
          "another model, loaded when a request names it (may be repeated)"},
         {"--draft-for", 0, "NAME=MODEL", OPT_TEXTS, &o->draft_for, 0, 0,
          "draft model of a model beside the first (may be repeated)"},
-        {"--idle", 0, "S", OPT_FLOAT, &o->idle_s, 0, 1e9,
+        {"--idle", 0, "S", OPT_FLOAT, &o->idle_s, 0, SERVE_IDLE_S_MAX,
          "unload a model that nobody asked for so many seconds (default 0: never)"},
         {"--streams", 0, "N", OPT_INT, &o->n_streams, 1, TERN_STREAMS_MAX, "answers made together (default 4)"},
         {"--queue", 0, "N", OPT_INT, &o->n_queue, 1, TERN_QUEUE_MAX, "answers waiting at most (default 512), then 503"},
@@ -126,6 +126,7 @@ static void decided_tell(const struct serve *s) {
             s->o.n_streams, i->n_ctx, s->o.n_queue, bytes_format(i->bytes_weights, weights),
             bytes_format(i->bytes_state_max, state), bytes_format(i->bytes_work, work),
             bytes_format(s->o.prefix_ram, prefix));
+    if (s->notes.len > 0) fputs(s->notes.data, stderr);
     if (net_server_port(s->net) > 0)
         fprintf(stderr, "to chat, open the address above in a browser; programs take it with /v1 as their base URL\n");
     fprintf(stderr, "%s; %s\n", s->n_keys ? "clients need a key" : "no key is needed",
@@ -243,6 +244,7 @@ static int serve_main(const struct command *c, int argc, char **argv) {
     struct tern_err err = {0};
     if (!s) return err_set(&err, TERN_NO_MEMORY, "no memory to start"), fail_told(c, &err);
     opts_init(s);
+    buf_init(&s->notes, 65536);
     struct opt rows[SERVE_OPTS_N], model_rows[MODEL_OPTS_N], sample_rows[SAMPLE_OPTS_N];
     opts_table(s, rows);
     model_opts_table(&s->model, model_rows);
@@ -264,6 +266,7 @@ static int serve_main(const struct command *c, int argc, char **argv) {
     cond_free(s->wake);
     mutex_free(s->lock);
     for (int i = 0; i < s->n_configs; i++) buf_release(&s->configs[i]);
+    buf_release(&s->notes);
     mem_free(s->keys);
     mem_free(s);
     return code;

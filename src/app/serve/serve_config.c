@@ -1,7 +1,7 @@
 // Settings of `tern serve` from files and the environment, by the same table of options as the command line: the option
 // --key-jobs is `key-jobs = 4` in a file and TERN_SERVE_KEY_JOBS in the environment.
 //
-// Later wins: /etc/tern/serve.conf, then $XDG_CONFIG_HOME/tern/serve.conf (both may be absent) or the file of --config
+// Later wins: variables of Ollama's that mean the same (serve_ollama_env.c), /etc/tern/serve.conf, then $XDG_CONFIG_HOME/tern/serve.conf (both may be absent) or the file of --config
 // alone, then the environment, then the command line. An option that may be repeated collects. A file has one setting a
 // line: `name = value`, the value bare or in double quotes, `true` or `false` for flags; # begins a comment. An unknown
 // name is an error: a misspelt setting must not be passed over.
@@ -138,7 +138,7 @@ int serve_config_read(const struct command *c, struct serve *s, const struct opt
     os_user_dir(OS_USER_CONFIG, "tern/serve.conf", user, sizeof user);
     const char *const paths[] = {given ? given : SYSTEM_FILE, given ? "" : user};
     struct os_stat st;
-    int code = 0;
+    int code = serve_ollama_env_read(c, s, tables);
     for (int i = 0; i < 2 && code == 0; i++)
         if (paths[i][0] && (given || os_stat_get(&st, paths[i]))) code = file_read(c, s, tables, paths[i]);
     return code ? code : environment_read(c, tables);

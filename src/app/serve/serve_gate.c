@@ -185,7 +185,7 @@ static bool key_check(struct serve *s, struct net_request *r, struct serve_call 
 }
 
 static bool type_check(struct net_request *r, const struct serve_call *call) {
-    if (strcmp(call->route->method, "POST") != 0) return true;
+    if (strcmp(call->route->method, "POST") != 0 || net_request_body_length(r) == 0) return true;
     struct str type = net_request_header(r, "Content-Type");
     size_t semi = type.data ? str_find(type, STR(";"), 0) : (size_t)-1;
     if (semi != (size_t)-1) type.len = semi;
@@ -274,7 +274,8 @@ void serve_gate_handle(void *arg, struct net_request *r) {
         return;
     }
     // What is posted asks something of a model; what is got is told whatever is loaded.
-    if (strcmp(call->route->method, "POST") == 0 && !(call->route->flags & SERVE_NO_MODEL))
+    const bool names = (call->route->flags & SERVE_QUERY) && net_request_query(r, "model").data;
+    if (names || (strcmp(call->route->method, "POST") == 0 && !(call->route->flags & SERVE_NO_MODEL)))
         serve_model_route(s, r);
     else
         call->route->handle(s, r);

@@ -30,6 +30,7 @@ static void model_put(struct serve *s, struct json_writer *w, struct serve_model
     mutex_lock(s->lock);
     const enum serve_model_state state = held ? SERVE_LOADED : m->state;
     const double progress = m->progress;
+    const bool has_failed = m->has_failed && state == SERVE_UNLOADED;
     mutex_unlock(s->lock);
     json_write_object(w);
     json_write_key(w, "id");
@@ -48,6 +49,7 @@ static void model_put(struct serve *s, struct json_writer *w, struct serve_model
         json_write_key(w, "progress");
         json_write_f64(w, progress);
     }
+    if (has_failed) serve_put_bool(w, "failed", true);
     json_write_object_end(w);
     serve_put_raw(w, "architecture",
                   !held        ? STR("")

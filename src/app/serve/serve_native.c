@@ -1,6 +1,8 @@
 // POST /completion and /infill as llama-server has them, for the clients that were written for it (editors' plugins
 // above all). serve_native_wire.c writes the answers.
 //
+// n_indent and t_max_predict_ms end an answer early; serve_answer.c does it.
+//
 // What of its fields only says how to do the same (id_slot, cache_prompt, n_keep, samplers, t_max_prompt_ms …) is
 // passed over: answers do not depend on slots and caches here, and the order of the samplers is fixed. Ways of sampling
 // that are not built in are refused, unless they are sent with the value that turns them off.
@@ -64,6 +66,8 @@ static bool lora_take(struct serve_ask *a, struct str raw, const char *name) {
         {"logit_bias", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_logit_bias, 0},                                           \
         SERVE_FIELD("n_cmpl", SERVE_FIELD_INT, n, 1, SERVE_N_MAX),                                                     \
         SERVE_FIELD("n", SERVE_FIELD_INT, n, 1, SERVE_N_MAX),                                                          \
+        SERVE_FIELD("timings_per_token", SERVE_FIELD_BOOL, timings_per_token, 0, 0),                                   \
+        SERVE_FIELD("n_indent", SERVE_FIELD_INT, n_indent, 0, SERVE_INDENT_MAX),                                       \
         SERVE_FIELD("t_max_predict_ms", SERVE_FIELD_INT, answer_ms_max, 0, 9e15),                                      \
         NATIVE_FIELD("n_predict", SERVE_FIELD_INT, n_predict, -2, 9e15),                                               \
         NATIVE_FIELD("max_tokens", SERVE_FIELD_INT, n_predict, -2, 9e15),                                              \

@@ -179,6 +179,7 @@ static void on_event(struct serve_answer *a, struct serve_choice *c, const struc
             serve_logprobs_put(&w, e, true);
             json_write_array_end(&w);
         }
+        serve_timings_piece_put(&w, a);
         piece_close(&w, out);
     } else if (e->type == TERN_EVENT_PROGRESS && a->ask.return_progress) {
         progress_put(a, c, e, out);

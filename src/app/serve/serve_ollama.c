@@ -1,7 +1,7 @@
 // POST /api/chat and /api/generate as Ollama has them: options in a block of their own, streamed unless told otherwise,
 // one JSON object a line, whole tool calls. serve_ollama_info.c has the routes that only tell something.
 //
-// keep_alive asks for nothing: the model stays loaded. num_ctx is no wish that could be granted at a request; what does
+// keep_alive: serve_keep.c. num_ctx is no wish that could be granted at a request; what does
 // not fit the context is refused, never cut.
 #include "base/base.h"
 #include "serve_ollama.h"
@@ -103,21 +103,22 @@ static bool format_take(struct ollama_ask *q) {
     return a->response_format.data != NULL;
 }
 
-// What Ollama answers when there is nothing to say: its clients load a model so.
-static void loaded_reply(struct serve *s, struct net_request *r, bool chat) {
+void serve_ollama_empty_reply(struct serve *s, struct net_request *r, const struct serve_model *m, bool chat,
+                              const char *reason) {
+    (void)s;
     char when[24];
     struct buf out;
     struct json_writer w;
     buf_init(&out, 8192);
     json_write_init(&w, &out);
     json_write_object(&w);
-    serve_put_text(&w, "model", serve_model_of(s, r)->id);
+    serve_put_text(&w, "model", m->id);
     serve_put_text(&w, "created_at", serve_time_text(when, clock_wall_s()));
     if (chat)
         serve_put_raw(&w, "message", STR("{\"role\":\"assistant\",\"content\":\"\"}"));
     else
         serve_put_text(&w, "response", "");
-    serve_put_text(&w, "done_reason", "load");
+    serve_put_text(&w, "done_reason", reason);
     serve_put_bool(&w, "done", true);
     json_write_object_end(&w);
     serve_reply_json(r, &out);
@@ -126,6 +127,7 @@ static void loaded_reply(struct serve *s, struct net_request *r, bool chat) {
 #define COMMON_FIELDS                                                                                          \
     SERVE_FIELD("model", SERVE_FIELD_STR, model, 0, 0), SERVE_FIELD("stream", SERVE_FIELD_BOOL, stream, 0, 0), \
         OLLAMA_FIELD("options", SERVE_FIELD_RAW, options), OLLAMA_FIELD("format", SERVE_FIELD_RAW, format),    \
+        {"keep_alive", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_keep_alive, 0},                                   \
         {"think", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_think, 0},                                             \
         SERVE_FIELD("logprobs", SERVE_FIELD_BOOL, logprobs, 0, 0),                                             \
         SERVE_FIELD("top_logprobs", SERVE_FIELD_INT, top_logprobs, 0, TERN_TOP_LOGPROBS_MAX)
@@ -194,7 +196,8 @@ static void answer_start(struct serve *s, struct net_request *r, bool chat) {
     if (!ok) serve_fail(r, &a->ask.fault);
     ok = ok && serve_ollama_model_check(s, r, a->ask.model);
     const bool empty = ok && a->ask.messages.len == 0 && q.prompt_text.len == 0;
-    if (empty) loaded_reply(s, r, chat);
+    if (ok) serve_keep_set(s, a->m, &a->ask);
+    if (empty) serve_ollama_empty_reply(s, r, a->m, chat, "load");
     if (!ok || empty || !serve_answer_prepare(a)) {
         serve_answer_free(a);
         return;

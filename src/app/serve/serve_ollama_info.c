@@ -9,6 +9,7 @@ struct info_ask {
     struct serve_ask ask; // first: field tables reach the rest by offsets from it
     struct str name, prompt;
 };
+#define FOREVER_S INT64_C(9223372036) // as Ollama tells it: the nanoseconds that 63 bits hold
 #define INFO_FIELD(name_, kind_, member_) \
     { name_, kind_, offsetof(struct info_ask, member_), 0, 0, 0, 0 }
 
@@ -36,6 +37,7 @@ static void model_put(struct serve *s, struct json_writer *w, struct serve_model
     const bool held = serve_model_hold(s, m);
     if (running && !held) return;
     struct os_stat st = {0};
+    int64_t expires_s = clock_wall_s();
     if (!held && m->path) os_stat_get(&st, m->path);
     snprintf(full, sizeof full, "%s%s", name, strchr(name, ':') ? "" : ":latest");
     json_write_object(w);
@@ -46,14 +48,19 @@ static void model_put(struct serve *s, struct json_writer *w, struct serve_model
     mutex_lock(s->lock);
     char digest[sizeof m->digest];
     memcpy(digest, m->digest, sizeof digest);
+    m->n_users -= held; // for this look it counts as unused
+    const uint64_t expires_ns = serve_model_expires_locked(s, m), now = clock_ns();
+    m->n_users += held;
+    expires_s += expires_ns == UINT64_MAX ? FOREVER_S
+                 : expires_ns > now       ? (int64_t)((expires_ns - now) / 1000000000)
+                                          : 0;
     mutex_unlock(s->lock);
     if (digest[0]) serve_put_text(w, "digest", digest);
     if (held) details_put(w, m);
     if (running) {
         serve_put_int(w, "size_vram", 0);
         serve_put_int(w, "context_length", m->info.n_ctx);
-        if (s->o.idle_s > 0)
-            serve_put_text(w, "expires_at", serve_time_text(when, clock_wall_s() + (int64_t)s->o.idle_s));
+        serve_put_text(w, "expires_at", serve_time_text(when, expires_s));
     }
     json_write_object_end(w);
     if (held) serve_model_drop(s, m, false);
@@ -156,6 +163,7 @@ struct embedding {
     struct serve_ask *a;
     struct json_writer w;
     float *v;
+    int n_dims;
     int64_t n_tokens;
     struct tern_err err;
 };
@@ -174,29 +182,41 @@ static bool vector_put(void *arg, struct str raw, int i) {
         return false;
     }
     m->n_tokens += MAX(tern_tokenize(m->of->engine, serve_str(text), true, false, NULL, 0, NULL), 0);
+    serve_vector_cut(m->v, n, m->n_dims);
     json_write_array(&m->w);
-    for (int k = 0; k < n; k++) json_write_f64(&m->w, (double)m->v[k]);
+    for (int k = 0; k < m->n_dims; k++) json_write_f64(&m->w, (double)m->v[k]);
     json_write_array_end(&m->w);
     return true;
 }
 
+#define EMBED_FIELDS                                                      \
+    SERVE_FIELD("model", SERVE_FIELD_STR, model, 0, 0), {                 \
+        "keep_alive", SERVE_FIELD_TAKE, 0, 0, 0, serve_take_keep_alive, 0 \
+    }
+
 // old: /api/embeddings, one text (`prompt`) and one vector.
 static void embed(struct serve *s, struct net_request *r, bool old) {
-    static const struct serve_field fields[] = {
-        SERVE_FIELD("model", SERVE_FIELD_STR, model, 0, 0), SERVE_FIELD("input", SERVE_FIELD_RAW, input, 0, 0), {0}};
+    static const struct serve_field fields[] = {EMBED_FIELDS,
+                                                SERVE_FIELD("input", SERVE_FIELD_RAW, input, 0, 0),
+                                                SERVE_FIELD("dimensions", SERVE_FIELD_INT, dimensions, 0, 1 << 20),
+                                                {0}};
     static const struct serve_field old_fields[] = {
-        SERVE_FIELD("model", SERVE_FIELD_STR, model, 0, 0), SERVE_FIELD("prompt", SERVE_FIELD_RAW, input, 0, 0), {0}};
+        EMBED_FIELDS, SERVE_FIELD("prompt", SERVE_FIELD_RAW, input, 0, 0), {0}};
     struct serve_ask a;
     struct buf out;
-    struct embedding m = {.of = serve_model_of(s, r), .a = &a};
+    struct serve_model *of = serve_model_of(s, r);
+    struct embedding m = {.of = of, .a = &a};
     const uint64_t begin_ns = clock_ns();
     serve_ask_init(&a, s);
     buf_init(&out, SERVE_TEXT_BYTES_MAX);
     json_write_init(&m.w, &out);
     bool ok = serve_fields_read(&a, r->body, "", old ? old_fields : fields);
     if (ok && a.input.len == 0) ok = serve_bad(&a, old ? "prompt" : "input", "the text is missing");
+    if (a.dimensions == 0) a.dimensions = SERVE_UNSET; // as Ollama's clients say it
+    ok = ok && serve_dimensions_check(&a, of, &m.n_dims);
     if (!ok) serve_fail(r, &a.fault);
     if (!ok || !serve_ollama_model_check(s, r, a.model)) goto done;
+    serve_keep_set(s, of, &a);
     m.v = mem_calloc((size_t)m.of->info.n_embd, sizeof *m.v);
     json_write_object(&m.w);
     serve_put_text(&m.w, "model", m.of->id);
@@ -213,6 +233,7 @@ static void embed(struct serve *s, struct net_request *r, bool old) {
         goto done;
     }
     if (!old) json_write_array_end(&m.w);
+    if (m.n_dims < of->info.n_embd) serve_put_text(&m.w, "notice", SERVE_DIMENSIONS_NOTICE);
     serve_put_int(&m.w, "total_duration", (int64_t)(clock_ns() - begin_ns));
     serve_put_int(&m.w, "load_duration", 0);
     serve_put_int(&m.w, "prompt_eval_count", m.n_tokens);

@@ -247,6 +247,26 @@ struct str serve_bit_text(const struct serve_choice *c, const struct serve_bit *
     return (struct str){whole->data + b->from, b->to - b->from};
 }
 
+struct tern_str serve_indent_take(const struct serve_ask *a, struct serve_choice *c, struct tern_str text, bool *over) {
+    buf_clear(&c->shown);
+    *over = false;
+    for (size_t i = 0; i < text.len && !*over; i++) {
+        const char ch = text.data[i];
+        if (c->at_line_begin && (ch == ' ' || ch == '\t')) {
+            buf_putc(&c->blanks, ch);
+            continue;
+        }
+        *over = c->at_line_begin && ch != '\n' && (int64_t)c->blanks.len < a->n_indent;
+        if (*over) break;
+        buf_put(&c->shown, c->blanks.data, c->blanks.len);
+        buf_clear(&c->blanks);
+        buf_putc(&c->shown, ch);
+        c->at_line_begin = ch == '\n';
+    }
+    if (c->blanks.failed || c->shown.failed) c->text.failed = true;
+    return serve_str(buf_str(&c->shown));
+}
+
 const char *serve_stop_found(const struct serve_answer *a, const struct serve_choice *c) {
     const char *found = NULL;
     size_t n, first = (size_t)-1;

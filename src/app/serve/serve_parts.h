@@ -66,6 +66,13 @@ struct serve_gap {
 };
 bool serve_gap_prompt(struct serve_answer *a, const struct serve_gap *g, struct serve_prompt *p);
 
+// How many numbers of a vector an ask's `dimensions` wants; false: a fault is set. A vector cut to its first numbers has
+// length 1 again.
+bool serve_dimensions_check(struct serve_ask *a, const struct serve_model *m, int *n_dims);
+void serve_vector_cut(float *v, int n, int n_dims);
+#define SERVE_DIMENSIONS_NOTICE \
+    "vectors are cut to `dimensions` and scaled to length 1: only models that were trained for it keep their quality"
+
 // ----------------------------------------------------------------------------------------------------------- writing
 
 enum serve_bit_kind { SERVE_BIT_THOUGHTS, SERVE_BIT_TEXT, SERVE_BIT_CALL };
@@ -96,6 +103,12 @@ const char *serve_stop_found(const struct serve_answer *a, const struct serve_ch
 // ids: each with its "id".
 void serve_logprobs_put(struct json_writer *w, const struct tern_event *e, bool ids);
 void serve_logprobs_keep(struct serve_choice *c, const struct tern_event *e, bool ids); // into c->logprobs, by commas
+
+// An event's text under n_indent: what is told of it. *over: a line stands too far out, so the answer ends before it.
+// Blanks are held back until what follows them is known.
+struct tern_str serve_indent_take(const struct serve_ask *a, struct serve_choice *c, struct tern_str text, bool *over);
+// The timings so far, where the client wants them with each piece: key and object.
+void serve_timings_piece_put(struct json_writer *w, const struct serve_answer *a);
 
 // Members of an object.
 void serve_put_str(struct json_writer *w, const char *key, struct str value);

@@ -6,12 +6,13 @@
 // unloaded, the longest unused first, and when that is not enough the request is told to come again. A model is only
 // ever closed while its count of users is 0, under the lock that counts them.
 #include "base/base.h"
-#include "serve.h"
+#include "serve_ollama.h"
 
 #include <stdio.h>
 
 #define PREFIX_DISK_DEFAULT (4ull << 30) // of --prefix-dir
 #define RETRY_S 5
+#define WAIT_NS_MAX 3600000000000ull // the loader looks again at the times of models
 
 struct serve_waiter {
     struct serve *s;
@@ -97,7 +98,7 @@ struct serve_model *serve_model_find(struct serve *s, struct str name) {
     return pulled_find(s, name);
 }
 
-static void unknown_fail(struct serve *s, struct net_request *r, struct str name) {
+void serve_model_unknown(struct serve *s, struct net_request *r, struct str name) {
     struct buf shown, known;
     buf_init(&shown, 4 * SERVE_NAME_SHOWN_MAX + 16);
     buf_init(&known, SERVE_MODELS_MAX * (sizeof s->models[0].id + 4));
@@ -117,7 +118,7 @@ struct serve_model *serve_model_of(struct serve *s, const struct net_request *r)
 
 bool serve_model_check(struct serve *s, struct net_request *r, struct str name) {
     if (serve_model_find(s, name) == serve_model_of(s, r)) return true;
-    unknown_fail(s, r, name);
+    serve_model_unknown(s, r, name);
     return false;
 }
 
@@ -142,6 +143,7 @@ void serve_model_drop(struct serve *s, struct serve_model *m, bool used) {
     mutex_lock(s->lock);
     m->n_users--;
     if (used) m->used_ns = clock_ns();
+    if (s->loader && m->n_users == 0 && serve_model_expires_locked(s, m) != UINT64_MAX) cond_signal(s->wake);
     mutex_unlock(s->lock);
 }
 
@@ -171,12 +173,38 @@ static void body_model_read(struct str body, char *name, size_t cap) {
     json_free(j);
 }
 
+static int hex_value(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+// ?model=NAME, with its percent signs decoded; empty: there is none.
+static void query_model_read(const struct net_request *r, char *name, size_t cap) {
+    const struct str given = net_request_query(r, "model");
+    size_t n = 0;
+    for (size_t i = 0; i < given.len && n + 1 < cap; i++) {
+        const bool has_two = given.data[i] == '%' && i + 2 < given.len;
+        const int high = has_two ? hex_value(given.data[i + 1]) : -1, low = has_two ? hex_value(given.data[i + 2]) : -1;
+        const bool coded = high >= 0 && low >= 0 && high + low > 0;
+        name[n++] = coded ? (char)(high * 16 + low) : given.data[i];
+        i += coded ? 2 : 0;
+    }
+    name[n] = 0;
+}
+
 static void waiter_unlink_locked(struct serve *s, const struct serve_waiter *w) {
     for (struct serve_waiter **at = &s->waiters; *at; at = &(*at)->next)
         if (*at == w) {
             *at = w->next;
             return;
         }
+}
+
+static bool is_waited_locked(const struct serve *s, const struct serve_model *m) {
+    bool found = false;
+    for (const struct serve_waiter *w = s->waiters; w; w = w->next) found = found || w->m == m;
+    return found;
 }
 
 static void nothing_run(struct net_request *r, void *arg) { (void)r, (void)arg; }
@@ -186,6 +214,7 @@ static void waiter_release(struct net_request *r, void *arg) {
     (void)r;
     mutex_lock(w->s->lock);
     waiter_unlink_locked(w->s, w);
+    cond_signal(w->s->wake); // the model's time may begin
     mutex_unlock(w->s->lock);
     mem_free(w);
 }
@@ -212,13 +241,18 @@ static void waiter_run(struct net_request *r, void *arg) {
 
 void serve_model_route(struct serve *s, struct net_request *r) {
     struct serve_call *call = serve_call_of(r);
+    const unsigned flags = call->route->flags;
     char name[sizeof s->models[0].id + 16] = "";
-    if (s->n_models > 1) body_model_read(r->body, name, sizeof name);
+    if (flags & SERVE_QUERY)
+        query_model_read(r, name, sizeof name);
+    else if (s->n_models > 1)
+        body_model_read(r->body, name, sizeof name);
     struct serve_model *m = serve_model_find(s, str_from(name));
     if (!m) {
-        unknown_fail(s, r, str_from(name));
+        serve_model_unknown(s, r, str_from(name));
         return;
     }
+    if ((flags & SERVE_UNLOADS) && serve_ollama_unloads(s, r, m, call->route->handle == serve_ollama_chat)) return;
     if (serve_model_hold(s, m)) {
         call->model = m;
         call->route->handle(s, r);
@@ -313,6 +347,7 @@ static void model_take_locked(struct serve_model *m, struct tern_engine **e, str
     m->service = NULL;
     m->info = (struct tern_model_info){0};
     m->state = SERVE_UNLOADED;
+    m->keep_said = false;
 }
 
 static void model_tell(const struct serve *s, const struct serve_model *m, const char *what) {
@@ -356,7 +391,7 @@ enum tern_status serve_model_forget(struct serve *s, struct serve_model *m, stru
     mutex_lock(s->lock);
     if (!m->is_pulled)
         status = err_set(err, TERN_INVALID_ARGUMENT, "%s is served because the server was started with it", m->id);
-    else if (m->n_users > 0 || m->state == SERVE_WANTED || m->state == SERVE_LOADING)
+    else if (m->n_users > 0 || is_waited_locked(s, m) || m->state == SERVE_WANTED || m->state == SERVE_LOADING)
         status = err_set(err, TERN_AGAIN, "%s is in use", m->id);
     else
         m->is_gone = true;
@@ -370,15 +405,34 @@ enum tern_status serve_model_forget(struct serve *s, struct serve_model *m, stru
     return status;
 }
 
-// Unloads the model that was used longest ago among those that nobody holds and that were last used before `until_ns`.
-static bool idle_unload(struct serve *s, uint64_t until_ns, const char *why) {
+bool serve_model_unload(struct serve *s, struct serve_model *m) {
+    struct tern_engine *e = NULL;
+    struct tern_service *service = NULL;
+    mutex_lock(s->lock);
+    const bool loaded = m->state == SERVE_LOADED;
+    if (loaded && m->n_users == 0 && !is_waited_locked(s, m)) model_take_locked(m, &e, &service);
+    if (loaded && !e) m->keep_said = true, m->keep_ns = 0;
+    mutex_unlock(s->lock);
+    if (e) {
+        tern_service_close(service);
+        tern_engine_close(e);
+        model_tell(s, m, "unloaded by a request");
+    }
+    return loaded;
+}
+
+// Unloads the model that was used longest ago among those that nobody holds or waits for: for room any, else one whose
+// time is over.
+static bool idle_unload(struct serve *s, bool for_room, const char *why) {
+    const uint64_t now = clock_ns();
     struct serve_model *oldest = NULL;
     struct tern_engine *e = NULL;
     struct tern_service *service = NULL;
     mutex_lock(s->lock);
     for (int i = 0; i < s->n_models; i++) {
         struct serve_model *m = &s->models[i];
-        if (m->state != SERVE_LOADED || m->n_users > 0 || m->used_ns > until_ns) continue;
+        if (m->state != SERVE_LOADED || m->n_users > 0 || is_waited_locked(s, m)) continue;
+        if (!for_room && serve_model_expires_locked(s, m) > now) continue;
         if (!oldest || m->used_ns < oldest->used_ns) oldest = m;
     }
     if (oldest) model_take_locked(oldest, &e, &service);
@@ -440,7 +494,7 @@ static enum tern_status model_load(struct serve *s, struct serve_model *m, struc
             status = service_open(s, m, e, err);
             if (status != TERN_OK) tern_engine_close(e);
         }
-        if (status != TERN_NO_MEMORY || !idle_unload(s, UINT64_MAX, "unloaded for room")) return status;
+        if (status != TERN_NO_MEMORY || !idle_unload(s, true, "unloaded for room")) return status;
     }
 }
 
@@ -465,6 +519,7 @@ static void model_bring(struct serve *s, struct serve_model *m) {
     if (status == TERN_OK) model_tell(s, m, "loaded");
     mutex_lock(s->lock);
     m->progress = 0;
+    m->has_failed = status != TERN_OK;
     if (status != TERN_OK) m->state = SERVE_UNLOADED;
     for (struct serve_waiter *w = s->waiters; w; w = w->next) {
         if (w->m != m) continue;
@@ -474,34 +529,42 @@ static void model_bring(struct serve *s, struct serve_model *m) {
     mutex_unlock(s->lock);
 }
 
+// When the next model's time is over; UINT64_MAX: no model has one.
+static uint64_t next_expiry_locked(const struct serve *s) {
+    uint64_t next = UINT64_MAX;
+    for (int i = 0; i < s->n_models; i++) {
+        const struct serve_model *m = &s->models[i];
+        if (m->state != SERVE_LOADED || m->n_users > 0 || is_waited_locked(s, m)) continue;
+        next = MIN(next, serve_model_expires_locked(s, m));
+    }
+    return next;
+}
+
 static void loader_main(void *arg) {
     struct serve *s = arg;
-    const uint64_t idle_ns = (uint64_t)((double)s->o.idle_s * 1e9), tick_ns = 100000000;
     mutex_lock(s->lock);
     while (!s->is_draining) {
         struct serve_model *wanted = NULL;
         for (int i = 0; i < s->n_models && !wanted; i++)
             if (s->models[i].state == SERVE_WANTED) wanted = &s->models[i];
         if (wanted) wanted->state = SERVE_LOADING;
-        if (!wanted && idle_ns == 0) {
+        const uint64_t next = wanted ? 0 : next_expiry_locked(s), now = clock_ns();
+        if (next == UINT64_MAX)
             cond_wait(s->wake, s->lock);
-            continue;
-        }
-        if (!wanted) cond_wait_ns(s->wake, s->lock, MAX(idle_ns / 4, tick_ns));
-        const uint64_t now = clock_ns();
+        else if (next > now)
+            cond_wait_ns(s->wake, s->lock, MIN(next - now, WAIT_NS_MAX));
+        if (next > now) continue;
         mutex_unlock(s->lock);
         if (wanted)
             model_bring(s, wanted);
         else
-            while (now > idle_ns && idle_unload(s, now - idle_ns, "unloaded after --idle seconds")) {
-            }
+            idle_unload(s, false, "unloaded: its time without requests is over");
         mutex_lock(s->lock);
     }
     mutex_unlock(s->lock);
 }
 
 enum tern_status serve_models_start(struct serve *s, struct tern_err *err) {
-    if (s->n_models == 1 && !(s->o.idle_s > 0) && !s->o.manage_models) return TERN_OK;
     return os_thread_create(&s->loader, loader_main, s, err);
 }
 

@@ -1,10 +1,11 @@
-// POST /slots/{id}?action=save and restore, as llama-server's clients know them: the state of a prompt that was read,
+// POST /slots/{id}?action=save, restore and erase, as llama-server's clients know them: the state of a prompt that was read,
 // to a file and back.
 //
 // No stream keeps a state of its own here, so a slot's number says nothing: what is saved is named by its text
 // (messages with tools, or prompt), as far as the prefix cache has it, and what is restored goes into the cache, where
 // the next request that begins so finds it. A file's name is one of --state-dir, no path: letters, digits, '.', '_' and
-// '-'. Keys see their own files only, and have room for so many.
+// '-'. Keys see their own files only, and have room for so many. erase removes such a file; without a filename it asks
+// for what there is already, since a slot holds nothing between answers.
 #include "base/base.h"
 #include "serve_parts.h"
 
@@ -73,7 +74,7 @@ static enum tern_status room_check(const struct serve *s, const char *tenant, co
 }
 
 struct outcome {
-    bool saves;
+    bool saves, erases;
     uint64_t begin_ns;
     size_t n_tokens;
     uint64_t n_bytes;
@@ -88,7 +89,14 @@ static void outcome_reply(struct net_request *r, const struct slot_ask *q, const
     json_write_init(&w, &out);
     json_write_object(&w);
     serve_put_int(&w, "id_slot", id);
-    serve_put_str(&w, "filename", q->filename);
+    if (q->filename.len > 0 || !o->erases) serve_put_str(&w, "filename", q->filename);
+    if (o->erases) {
+        serve_put_int(&w, "n_erased", 0); // tokens of the slot's own
+        serve_put_int(&w, "n_removed", (int64_t)o->n_bytes);
+        json_write_object_end(&w);
+        serve_reply_json(r, &out);
+        return;
+    }
     serve_put_int(&w, o->saves ? "n_saved" : "n_restored", (int64_t)o->n_tokens);
     serve_put_int(&w, o->saves ? "n_written" : "n_read", (int64_t)o->n_bytes);
     json_write_key(&w, "timings");
@@ -120,10 +128,13 @@ static enum tern_status act(struct serve *s, struct net_request *r, const struct
         status = tern_service_state_save(service, owner, &prompt, path.data, &o->n_tokens, err);
     } else if (status == TERN_OK && !os_stat_get(&st, path.data)) {
         status = err_set(err, TERN_NOT_FOUND, "no state of that name is saved");
+    } else if (status == TERN_OK && o->erases) {
+        o->n_bytes = st.size;
+        status = os_remove(path.data, err);
     } else if (status == TERN_OK) {
         status = tern_service_state_restore(service, owner, path.data, &o->n_tokens, err);
     }
-    if (status == TERN_OK && os_stat_get(&st, path.data)) o->n_bytes = st.size;
+    if (status == TERN_OK && !o->erases && os_stat_get(&st, path.data)) o->n_bytes = st.size;
     if (status != TERN_OK && !path.failed) {
         log_warn("state %.*s: %s", (int)q->filename.len, q->filename.data, err->message);
         serve_path_hide(err, path.data, q->filename);
@@ -136,21 +147,28 @@ void serve_slot_action(struct serve *s, struct net_request *r) {
     struct slot_ask q = {0};
     struct serve_ask *a = &q.ask;
     const struct str action = net_request_query(r, "action");
-    struct outcome o = {.saves = str_eqz(action, "save"), .begin_ns = clock_ns()};
+    struct outcome o = {.saves = str_eqz(action, "save"), .erases = str_eqz(action, "erase"), .begin_ns = clock_ns()};
     struct tern_err err = {0};
     serve_ask_init(a, s);
-    bool ok = s->o.state_dir != NULL;
-    if (!ok) serve_fault_set(&a->fault, 400, NULL, "unsupported", "states are not saved here; start with --state-dir");
-    if (ok && !o.saves && !str_eqz(action, "restore"))
-        ok = serve_bad(a, "action", "action is save or restore (in the query: /slots/0?action=save)");
-    ok = ok && serve_fields_read(a, r->body, "", fields) && name_check(a, q.filename);
+    int64_t id;
+    bool ok = (str_to_i64(serve_call_of(r)->rest, &id) && id >= 0) ||
+              serve_bad(a, "id_slot", "a slot is a whole number from 0 (which says nothing here)");
+    if (ok && !o.saves && !o.erases && !str_eqz(action, "restore"))
+        ok = serve_bad(a, "action", "action is save, restore or erase (in the query: /slots/0?action=save)");
+    ok = ok && ((o.erases && r->body.len == 0) || serve_fields_read(a, r->body, "", fields));
+    const bool nothing = o.erases && q.filename.len == 0; // a slot keeps nothing of its own
+    if (ok && !nothing && !s->o.state_dir) {
+        serve_fault_set(&a->fault, 400, NULL, "unsupported", "states are not saved here; start with --state-dir");
+        ok = false;
+    }
+    ok = ok && (nothing || name_check(a, q.filename));
     if (ok && o.saves && (a->messages.len > 0) == (q.prompt_text.len > 0))
         ok = serve_bad(a, "messages", "messages or prompt (one of them) says whose state is saved");
     if (ok && !serve_model_of(s, r)->service)
         ok = serve_bad(a, "model", "this model generates no text, so it has no state");
     if (!ok) serve_fail(r, &a->fault);
     if (ok && serve_model_check(s, r, a->model)) {
-        const enum tern_status status = act(s, r, &q, &o, &err);
+        const enum tern_status status = nothing ? TERN_OK : act(s, r, &q, &o, &err);
         if (status == TERN_OK) {
             outcome_reply(r, &q, &o);
         } else {

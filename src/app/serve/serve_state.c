@@ -1,6 +1,6 @@
 // What the server tells of itself: /health, /props, /slots, /openapi.json. Never a prompt, an answer or a key.
 #include "base/base.h"
-#include "serve.h"
+#include "serve_parts.h"
 
 extern const unsigned char tern_openapi_begin[], tern_openapi_end[];
 
@@ -75,10 +75,10 @@ static void defaults_put(struct json_writer *w, const struct serve *s, const str
     json_write_object_end(w);
 }
 
-// Of the first model; when it is not loaded, what is only known of a loaded one is null or 0.
+// Of the model that ?model= names, else the first; when it is not loaded, what is only known of a loaded one is null or 0.
 void serve_props(struct serve *s, struct net_request *r) {
     static const struct tern_model_info unknown = {0};
-    struct serve_model *m = &s->models[0];
+    struct serve_model *m = serve_model_of(s, r);
     const bool held = serve_model_hold(s, m);
     const struct tern_model_info *info = held ? &m->info : &unknown;
     struct buf out;
@@ -110,6 +110,9 @@ void serve_props(struct serve *s, struct net_request *r) {
     defaults_put(&w, s, info);
     limits_put(&w, s);
     str_put(&w, "build", tern_version());
+    str_put(&w, "model_path", m->id); // the names that llama-server's clients look for; paths are nobody's business
+    str_put(&w, "build_info", tern_version());
+    serve_put_raw(&w, "modalities", STR("{\"vision\":false,\"audio\":false}"));
     str_put(&w, "http", net_library());
     json_write_object_end(&w);
     if (held) serve_model_drop(s, m, false);
@@ -135,8 +138,9 @@ void serve_slots(struct serve *s, struct net_request *r) {
     json_write_array(&w);
     int id = 0;
     mutex_lock(s->lock);
+    const struct serve_model *only = serve_call_of(r)->model; // ?model=
     for (struct serve_answer *a = s->answers; a; a = a->next)
-        for (int i = 0; i < a->n_choices; i++) {
+        for (int i = 0; i < a->n_choices && (!only || a->m == only); i++) {
             struct serve_choice *c = &a->choices[i];
             const char *state = state_text(c);
             json_write_object(&w);
