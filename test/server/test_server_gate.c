@@ -127,6 +127,22 @@ static void origins(void **state) { // Z02
         200);
 }
 
+// A body that is packed is refused as that, not as bad JSON.
+static void codings(void **state) {
+    (void)state;
+    static const char type[] = "Content-Type: application/json\r\n";
+    static const struct {
+        const char *header;
+        int status;
+    } rows[] = {{"gzip", 415}, {"br", 415}, {"deflate, gzip", 415}, {"identity", 200}, {"Identity", 200}, {"", 200}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char headers[200];
+        snprintf(headers, sizeof headers, "%sContent-Encoding: %s\r\n", type, rows[i].header);
+        int status = with_headers("POST", "/v1/chat/completions", "localhost", headers);
+        if (status != rows[i].status) fail_msg("Content-Encoding '%s': %d", rows[i].header, status);
+    }
+}
+
 static void preflight(void **state) {
     (void)state;
     static const char *const origins_[] = {"https://evil.example", "https://ui.example", "http://localhost:3000"};
@@ -183,7 +199,10 @@ static void methods(void **state) {
     a = client_read(fd, false);
     assert_int_equal(a.status, 405);
     answer_free(&a);
-    static const char *const near[][2] = {{"/v1/v1/models", "/v1/models"}, {"/v1/models/", "/v1/models"}};
+    static const char *const near[][2] = {{"/v1/v1/models", "/v1/models"},
+                                          {"/v1/models/", "/v1/models"},
+                                          {"/v1//models", "/v1/models"},
+                                          {"//v1/models//", "/v1/models"}};
     for (size_t i = 0; i < ARRAY_LEN(near); i++) {
         client_sendf(fd, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", near[i][0]);
         a = client_read(fd, false);
@@ -505,6 +524,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hosts),
         cmocka_unit_test(origins),
+        cmocka_unit_test(codings),
         cmocka_unit_test(preflight),
         cmocka_unit_test(methods),
         cmocka_unit_test(keys),

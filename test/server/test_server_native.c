@@ -275,6 +275,7 @@ static void fields_are_checked(void **state) {
                 {"response_fields", "[\"content\"]", "[5]"},
                 {"response_fields", "[]", "\"content\""},
                 {"seed", "-1", "\"x\""},
+                {"seed", "7.0", "true"},
                 {"seed", "4294967295", "1.5"},
                 {"repeat_last_n", "-1", "-2"},
                 {"n_cmpl", "1", "9"},

@@ -1,6 +1,6 @@
-// Echoed prompts with their log-probabilities, as harnesses of evaluation ask for them: the lists are of one length, the
-// offsets find the tokens in the text, the scores are those that the model gives the same tokens as an answer, streamed
-// and whole say the same, and max_tokens 0 generates nothing.
+// Echoed prompts with their log-probabilities, as harnesses of evaluation ask for them: the lists are of one length,
+// the offsets find the tokens in the text, the scores are those that the model gives the same tokens as an answer,
+// streamed and whole say the same, and max_tokens 0 generates nothing.
 #include "server_lib.h"
 
 #include <math.h>

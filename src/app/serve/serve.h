@@ -341,6 +341,7 @@ void serve_keep_set(struct serve *s, struct serve_model *m, const struct serve_a
 bool serve_take_think(struct serve_ask *a, struct str raw, const char *name);    // true, false or an effort
 bool serve_take_thinking(struct serve_ask *a, struct str raw, const char *name); // {"type": "disabled"} …
 bool serve_take_template_values(struct serve_ask *a, struct str raw, const char *name);
+bool serve_tools_check(struct serve_ask *a); // a list of functions, or nothing
 // What was said of these, as the request's template_json; empty: nothing.
 struct str serve_template_values(struct serve_ask *a);
 // The ask's conversation as a prompt, of which nothing else is set.

@@ -85,7 +85,7 @@ static bool tool_check(void *arg, struct str raw, int i) {
 }
 
 // An empty list, as some clients send it, offers nothing.
-static bool tools_check(struct serve_ask *a) {
+bool serve_tools_check(struct serve_ask *a) {
     if (a->tools.len > 0 && !list_check(a, a->tools, "tools", SERVE_TOOLS_MAX)) return false;
     if (a->tools.len > 0 && list_len(a->tools) == 0) a->tools = (struct str){0};
     return a->tools.len == 0 || serve_list_each(a, a->tools, "tools", SERVE_TOOLS_MAX, tool_check, a);
@@ -113,8 +113,9 @@ bool serve_answer_prepare(struct serve_answer *sa) {
     struct serve_ask *a = &sa->ask;
     struct tern_request_options *r = &sa->request;
     tern_request_options_default(r);
-    bool ok = (a->messages.len == 0 || list_check(a, a->messages, "messages", SERVE_MESSAGES_MAX)) && tools_check(a) &&
-              lengths_set(sa) && logprobs_set(sa) && bias_check(sa) && serve_constraint_open(sa);
+    bool ok = (a->messages.len == 0 || list_check(a, a->messages, "messages", SERVE_MESSAGES_MAX)) &&
+              serve_tools_check(a) && lengths_set(sa) && logprobs_set(sa) && bias_check(sa) &&
+              serve_constraint_open(sa);
     if (!ok) {
         serve_fail(sa->r, &a->fault);
         return false;

@@ -1,10 +1,11 @@
 // Settings of `tern serve` from files and the environment, by the same table of options as the command line: the option
 // --key-jobs is `key-jobs = 4` in a file and TERN_SERVE_KEY_JOBS in the environment.
 //
-// Later wins: variables of Ollama's that mean the same (serve_ollama_env.c), /etc/tern/serve.conf, then $XDG_CONFIG_HOME/tern/serve.conf (both may be absent) or the file of --config
-// alone, then the environment, then the command line. An option that may be repeated collects. A file has one setting a
-// line: `name = value`, the value bare or in double quotes, `true` or `false` for flags; # begins a comment. An unknown
-// name is an error: a misspelt setting must not be passed over.
+// Later wins: variables of Ollama's that mean the same (serve_ollama_env.c), /etc/tern/serve.conf, then
+// $XDG_CONFIG_HOME/tern/serve.conf (both may be absent) or the file of --config alone, then the environment, then the
+// command line. An option that may be repeated collects. A file has one setting a line: `name = value`, the value bare
+// or in double quotes, `true` or `false` for flags; # begins a comment. An unknown name is an error: a misspelt setting
+// must not be passed over.
 #include "base/base.h"
 #include "serve.h"
 

@@ -124,8 +124,15 @@ static void methods_put(struct str path, char out[96], const struct serve_route 
     if (*any) snprintf(out + len, 96 - len, "OPTIONS");
 }
 
-// The path that a client with a slip in its base URL meant: /v1 twice, or a slash at the end; empty: none is near.
-static struct str path_meant(struct str path) {
+#define PATH_MEANT_MAX 256 // longer ones have no slip in them
+
+// The path that a client with a slip in its base URL meant: /v1 twice, a slash twice or at the end; empty: none is
+// near. out: what is made anew lies there.
+static struct str path_meant(struct str path, char out[PATH_MEANT_MAX]) {
+    size_t n = 0;
+    for (size_t i = 0; i < path.len && n < PATH_MEANT_MAX; i++)
+        if (path.data[i] != '/' || i == 0 || path.data[i - 1] != '/') out[n++] = path.data[i];
+    if (n < PATH_MEANT_MAX) path = (struct str){out, n};
     if (str_starts(path, STR("/v1/v1/"))) path = (struct str){path.data + 3, path.len - 3};
     while (path.len > 1 && path.data[path.len - 1] == '/') path.len--;
     return path_known(path) ? path : (struct str){0};
@@ -185,6 +192,13 @@ static bool key_check(struct serve *s, struct net_request *r, struct serve_call 
 }
 
 static bool type_check(struct net_request *r, const struct serve_call *call) {
+    const struct str coding = str_trim(net_request_header(r, "Content-Encoding"));
+    if (coding.len > 0 && !str_eq_nocase(coding, STR("identity"))) {
+        serve_failf(r, 415, NULL, "unsupported_media_type",
+                    "bodies are read as they are: send this one without the Content-Encoding '%.*s'",
+                    (int)MIN(coding.len, SERVE_NAME_SHOWN_MAX), coding.data);
+        return false;
+    }
     if (strcmp(call->route->method, "POST") != 0 || net_request_body_length(r) == 0) return true;
     struct str type = net_request_header(r, "Content-Type");
     size_t semi = type.data ? str_find(type, STR(";"), 0) : (size_t)-1;
@@ -217,7 +231,8 @@ static bool route_check(struct serve *s, struct net_request *r, struct serve_cal
     snprintf(path, sizeof path, "%.70s", shown.data ? shown.data : "");
     buf_release(&shown);
     if (!any) {
-        const struct str meant = path_meant(r->path);
+        char made[PATH_MEANT_MAX];
+        const struct str meant = path_meant(r->path, made);
         if (meant.len > 0)
             serve_failf(r, 404, NULL, "unknown_route", "no route %s here; did you mean %.*s (see the base URL)?", path,
                         (int)meant.len, meant.data);

@@ -42,7 +42,7 @@ static bool off_take(struct serve_ask *a, struct str raw, const char *name) {
 static bool seed_take(struct serve_ask *a, struct str raw, const char *name) {
     double v;
     int64_t n;
-    if (!number_read(raw, &v) || v != floor(v) || fabs(v) > 9e18)
+    if (raw.data[0] == 't' || raw.data[0] == 'f' || !number_read(raw, &v) || v != floor(v) || fabs(v) > 9e18)
         return serve_bad(a, name, "%s must be a whole number", name);
     if (!str_to_i64(raw, &n)) n = (int64_t)v;
     a->seed = n < 0 || n == UINT32_MAX ? SERVE_UNSET : n; // -1: another one each time

@@ -66,8 +66,8 @@ struct serve_gap {
 };
 bool serve_gap_prompt(struct serve_answer *a, const struct serve_gap *g, struct serve_prompt *p);
 
-// How many numbers of a vector an ask's `dimensions` wants; false: a fault is set. A vector cut to its first numbers has
-// length 1 again.
+// How many numbers of a vector an ask's `dimensions` wants; false: a fault is set. A vector that is cut to its first
+// numbers has length 1 again.
 bool serve_dimensions_check(struct serve_ask *a, const struct serve_model *m, int *n_dims);
 void serve_vector_cut(float *v, int n, int n_dims);
 #define SERVE_DIMENSIONS_NOTICE \

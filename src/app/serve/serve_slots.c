@@ -1,5 +1,5 @@
-// POST /slots/{id}?action=save, restore and erase, as llama-server's clients know them: the state of a prompt that was read,
-// to a file and back.
+// POST /slots/{id}?action=save, restore and erase, as llama-server's clients know them: the state of a prompt that was
+// read, to a file and back.
 //
 // No stream keeps a state of its own here, so a slot's number says nothing: what is saved is named by its text
 // (messages with tools, or prompt), as far as the prefix cache has it, and what is restored goes into the cache, where
@@ -136,7 +136,8 @@ static enum tern_status act(struct serve *s, struct net_request *r, const struct
     }
     if (status == TERN_OK && !o->erases && os_stat_get(&st, path.data)) o->n_bytes = st.size;
     if (status != TERN_OK && !path.failed) {
-        log_warn("state %.*s: %s", (int)q->filename.len, q->filename.data, err->message);
+        const bool of_client = status == TERN_NOT_FOUND || status == TERN_LIMIT || status == TERN_CONTEXT_FULL;
+        if (!of_client) log_warn("state %.*s: %s", (int)q->filename.len, q->filename.data, err->message);
         serve_path_hide(err, path.data, q->filename);
     }
     buf_release(&path);
@@ -155,7 +156,7 @@ void serve_slot_action(struct serve *s, struct net_request *r) {
               serve_bad(a, "id_slot", "a slot is a whole number from 0 (which says nothing here)");
     if (ok && !o.saves && !o.erases && !str_eqz(action, "restore"))
         ok = serve_bad(a, "action", "action is save, restore or erase (in the query: /slots/0?action=save)");
-    ok = ok && ((o.erases && r->body.len == 0) || serve_fields_read(a, r->body, "", fields));
+    ok = ok && ((o.erases && r->body.len == 0) || (serve_fields_read(a, r->body, "", fields) && serve_tools_check(a)));
     const bool nothing = o.erases && q.filename.len == 0; // a slot keeps nothing of its own
     if (ok && !nothing && !s->o.state_dir) {
         serve_fault_set(&a->fault, 400, NULL, "unsupported", "states are not saved here; start with --state-dir");

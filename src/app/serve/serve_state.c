@@ -75,7 +75,8 @@ static void defaults_put(struct json_writer *w, const struct serve *s, const str
     json_write_object_end(w);
 }
 
-// Of the model that ?model= names, else the first; when it is not loaded, what is only known of a loaded one is null or 0.
+// Of the model that ?model= names, else the first; when that is not loaded, what is only known of a loaded one is null
+// or 0.
 void serve_props(struct serve *s, struct net_request *r) {
     static const struct tern_model_info unknown = {0};
     struct serve_model *m = serve_model_of(s, r);

@@ -15,7 +15,7 @@ static bool text_ask_read(struct serve *s, struct net_request *r, struct text_as
                           const struct serve_field *fields) {
     *t = (struct text_ask){.add_generation_prompt = true};
     serve_ask_init(&t->ask, s);
-    bool ok = serve_fields_read(&t->ask, r->body, "", fields);
+    bool ok = serve_fields_read(&t->ask, r->body, "", fields) && serve_tools_check(&t->ask);
     if (!ok) serve_fail(r, &t->ask.fault);
     if (ok) ok = serve_model_check(s, r, t->ask.model);
     if (!ok) serve_ask_release(&t->ask);
