@@ -150,6 +150,18 @@ static void damaged_files(const struct served *s) {
     unlink(target);
 }
 
+// An erased one makes room for another of its key; the other key's of that name stays.
+static void erased_make_room(const struct served *s) {
+    struct answer_http gone = http_post(s, "/slots/0?action=erase", "{\"filename\": \"mine\"}", KEY_B);
+    assert_int_equal(gone.status, 404);
+    answer_free(&gone);
+    assert_true(done(http_post(s, "/slots/0?action=erase", "{\"filename\": \"many3\"}", KEY_B), "n_removed") > 100);
+    done(http_post(s, "/slots/0?action=save", "{\"filename\": \"another\", " MESSAGES "}", KEY_B), "n_saved");
+    gone = http_post(s, "/slots/0?action=restore", "{\"filename\": \"many3\"}", KEY_B);
+    assert_int_equal(gone.status, 404);
+    answer_free(&gone);
+}
+
 static void refusals(void **state) {
     (void)state;
     static const struct {
@@ -204,15 +216,7 @@ static void refusals(void **state) {
     assert_int_equal(n, 65);
     done(http_post(&s, "/slots/0?action=save", "{\"filename\": \"many3\", " MESSAGES "}", KEY_B), "n_saved");
     done(http_post(&s, "/slots/0?action=save", "{\"filename\": \"mine\", " MESSAGES "}", KEY_A), "n_saved");
-    // An erased one makes room for another of its key; the other key's of that name stays.
-    struct answer_http gone = http_post(&s, "/slots/0?action=erase", "{\"filename\": \"mine\"}", KEY_B);
-    assert_int_equal(gone.status, 404);
-    answer_free(&gone);
-    assert_true(done(http_post(&s, "/slots/0?action=erase", "{\"filename\": \"many3\"}", KEY_B), "n_removed") > 100);
-    done(http_post(&s, "/slots/0?action=save", "{\"filename\": \"another\", " MESSAGES "}", KEY_B), "n_saved");
-    gone = http_post(&s, "/slots/0?action=restore", "{\"filename\": \"many3\"}", KEY_B);
-    assert_int_equal(gone.status, 404);
-    answer_free(&gone);
+    erased_make_room(&s);
     assert_int_equal(server_stop(&s), 0);
     server_start(&s, (const char *const[]){"-m", SCRIPT_MODEL, "--log", "none", NULL});
     struct answer_http a = http_post(&s, "/slots/0?action=restore", "{\"filename\": \"x\"}", "");
