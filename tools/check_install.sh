@@ -42,9 +42,9 @@ int main(void) {
     return status == TERN_NOT_FOUND && e == NULL && strstr(err.message, "model.gguf") ? 0 : 1;
 }
 EOF
-build_shared() { # SOURCE PROGRAM; pkg-config's words are flags: split on purpose
+build_shared() { # SOURCE PROGRAM [FLAG]; pkg-config's words are flags: split on purpose
     # shellcheck disable=SC2046
-    $cc -std=c17 -Wall -Wextra -Werror "$1" -o "$2" $(pkg-config --cflags --libs tern) ||
+    $cc -std=c17 -Wall -Wextra -Werror "$1" -o "$2" $(pkg-config --cflags --libs tern) ${3:-} ||
         bad "$1 does not build against the installed shared library"
 }
 build_shared "$work/user.c" "$work/shared" && { LD_LIBRARY_PATH=$lib "$work/shared" ||
@@ -73,6 +73,16 @@ model=$source/models/pico.gguf
 build_shared "$share/doc/tern/examples/hello.c" "$work/hello"
 { LD_LIBRARY_PATH=$lib "$work/hello" "$model" 2>"$work/err" && echo; } >"$work/said" || { bad 'hello.c fails'; cat "$work/err"; }
 [ "$(wc -c <"$work/want")" -gt 40 ] && cmp "$work/want" "$work/said" || bad 'hello.c answers otherwise than tern run'
+build_shared "$share/doc/tern/examples/chat.c" "$work/chat"
+printf 'Multiply 27 by 7.\nAnd 3 by 5?\n' | LD_LIBRARY_PATH=$lib "$work/chat" "$model" >"$work/said" 2>"$work/err" ||
+    { bad 'chat.c fails'; cat "$work/err"; }
+grep -q '189' "$work/said" || bad 'chat.c does not answer'
+grep -q '[1-9][0-9]* of them known' "$work/err" || bad 'the second turn of chat.c reads the first again'
+build_shared "$share/doc/tern/examples/jobs.c" "$work/jobs" -pthread
+LD_LIBRARY_PATH=$lib "$work/jobs" "$model" 60 A B C D E F >"$work/said" 2>"$work/err" || { bad 'jobs.c fails'; cat "$work/err"; }
+[ "$(grep -c '^[0-5], [a-z]*: ' "$work/said")" = 6 ] || bad 'jobs.c: not six answers'
+LD_LIBRARY_PATH=$lib "$work/jobs" "$model" 0 A B C D E F >"$work/said" || bad 'jobs.c fails when all is cancelled'
+grep -q '^5, cancelled: ' "$work/said" || bad 'jobs.c: the sixth of four streams was not cancelled'
 if command -v python3 >/dev/null 2>&1; then
     { TERN_LIBRARY=$lib/libtern.so.0 python3 "$share/doc/tern/examples/hello.py" "$model" 2>"$work/err" && echo; } \
         >"$work/said" || { bad 'hello.py fails'; cat "$work/err"; }

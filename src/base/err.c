@@ -97,7 +97,9 @@ _Noreturn void bug_abort(const char *file, int line, const char *fmt, ...) {
     if (vsnprintf(text, sizeof(text), fmt, args) < 0) text[0] = 0;
     va_end(args);
     fflush(NULL);
-    fprintf(stderr, "tern: bug at %s:%d: %s\nThis is a fault in tern, not in your input; please report this line.\n",
+    fprintf(stderr,
+            "tern: bug at %s:%d: %s\nThis is a fault in tern, or in a program that calls its library "
+            "otherwise than tern.h says, not in your input; please report this line.\n",
             file, line, text);
     abort();
 }
