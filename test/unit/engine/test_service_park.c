@@ -1,6 +1,7 @@
 // Batch jobs that give up their place: an interactive job does not wait for their end, and what they answer is still
 // their solo run, token for token, however often they were parked. Named states: what is saved is what is restored, for
 // the tenant that asks, and damaged or foreign files change nothing.
+#include "../../common/short_models.h"
 #include "engine_fixture.h"
 
 #include <stdio.h>
@@ -8,7 +9,6 @@
 #define STREAMS 2
 #define BLOCK 32
 #define CUT_BYTES 100 // of text, behind the last time that it was parked
-#define DRAFTER TEST_MODELS "/pico-dspark.gguf"
 
 struct bench {
     struct tern_engine *e;
@@ -18,7 +18,7 @@ struct bench {
 
 static struct bench bench_open(const char *drafter, uint64_t park_ram, uint64_t prefix_ram) {
     struct bench b;
-    struct tern_engine_options o = fixture_options(PICO_MODEL);
+    struct tern_engine_options o = fixture_options(short_models.target);
     struct tern_service_options so;
     struct tern_err err = {0};
     o.n_sessions = STREAMS + 1;
@@ -192,7 +192,7 @@ static void test_parked_and_resumed(void **state) {
 
 static void test_parked_with_drafter(void **state) {
     (void)state;
-    struct bench b = bench_open(DRAFTER, 64u << 20, 0);
+    struct bench b = bench_open(short_models.drafter, 64u << 20, 0);
     park_once(&b, 200, true);
     bench_close(&b);
 }
@@ -295,7 +295,7 @@ static void states_check(const char *drafter) {
     char path[256];
     const struct tern_str a = {"a", 1};
     fixture_temp_path(path, "state");
-    for (int i = 0; i < 200; i++) ids[i] = 300 + (i * 37) % 1500;
+    for (int i = 0; i < 200; i++) ids[i] = short_models.first_id + (i * 37) % short_models.n_ids;
     tern_request_options_default(&text);
     text.prompt_ids = ids;
     text.n_prompt_ids = 200;
@@ -340,7 +340,7 @@ static void test_states(void **state) {
 }
 static void test_states_with_drafter(void **state) {
     (void)state;
-    states_check(DRAFTER);
+    states_check(short_models.drafter);
 }
 
 static void test_states_refused(void **state) {
@@ -353,7 +353,7 @@ static void test_states_refused(void **state) {
     char path[256];
     const struct tern_str a = {"a", 1};
     fixture_temp_path(path, "state");
-    for (int i = 0; i < 200; i++) ids[i] = 300 + (i * 91) % 1500;
+    for (int i = 0; i < 200; i++) ids[i] = short_models.first_id + (i * 91) % short_models.n_ids;
     tern_request_options_default(&text);
     text.prompt_ids = ids;
     text.n_prompt_ids = 200;
@@ -368,7 +368,9 @@ static void test_states_refused(void **state) {
     assert_int_equal(tern_service_state_save(none.s, a, &text, path, &n, &err), TERN_UNSUPPORTED);
     assert_int_equal(tern_service_state_restore(none.s, a, path, &n, &err), TERN_UNSUPPORTED);
     bench_close(&none);
-    small = bench_open(NULL, 0, 300u << 10); // two blocks
+    struct tern_model_info model;
+    tern_engine_info(b.e, &model);
+    small = bench_open(NULL, 0, model.bytes_kv_token * BLOCK * 3); // fewer than the six that were saved
     assert_int_equal(tern_service_state_restore(small.s, a, path, &n, &err), TERN_LIMIT);
     bench_close(&small);
 
@@ -397,5 +399,5 @@ int main(void) {
         cmocka_unit_test(test_states_with_drafter),
         cmocka_unit_test(test_states_refused),
     };
-    return cmocka_run_group_tests_name("service_park", tests, fixture_setup, fixture_teardown);
+    return cmocka_run_group_tests_name("service_park", tests, short_models_setup, short_models_teardown);
 }
